@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from sar._engine import abi, session as _session
 from sar.graph.edge_index.index import SplitEdgeIndex
 from sar.graph.edge_index.rows import lift
-from sar.graph.node_batch import NodeBatch
 from sar.graph.readout import rows_of_all
 
 from .over_nodes import node_batch
@@ -50,7 +50,13 @@ def _wl_histogram(original: Any, layer: Any, x: Tensor, batch: Optional[Tensor] 
     out = torch.bincount(found.as_subclass(Tensor) * colours + x, minlength=colours * found.graphs)
     _session.all_reduce(out, "sum", abi.TRAIN)
     out = out.view(found.graphs, colours)
-    return torch.nn.functional.normalize(out.float(), dim=-1, eps=0) if norm else out
+    return F.normalize(out.float(), dim=-1, eps=0) if norm else out
+
+
+def _after(layer: Any, norm: Any, h: Tensor, x: Tensor, named: Dict[str, Any]) -> Tensor:
+    """Dropout, the residual connection, and a normalization."""
+    h = F.dropout(h, p=layer.dropout, training=layer.training) + x
+    return h if norm is None else norm(h, **named)
 
 
 def _gps_conv(
@@ -67,34 +73,26 @@ def _gps_conv(
     graphs = node_batch("GPSConv", x, 0, batch)
     if graphs is None:  # one worker has all nodes
         return original(layer, x, edge_index, batch, **kwargs)
-
-    def attend(query: Tensor, key: Tensor, value: Tensor, **how: Any) -> Tuple[Tensor, None]:
-        everyone = rows_of_all(query.squeeze(0)).unsqueeze(0)
-        own = graphs.as_subclass(Tensor)
-        apart = None if graphs.graphs == 1 else own.unsqueeze(1) != rows_of_all(own)
-        if not len(own):  # torch divides by the number of queries
-            return query + 0 * everyone.sum(), None
-        made, _ = kind.forward(attention, query, everyone, everyone, attn_mask=apart, need_weights=False)
-        return made, None
-
-    attention.forward = attend
-    try:
-        return original(layer, x, edge_index, None if batch is None else graphs, **kwargs)
-    finally:
-        del attention.forward
-
-
-def _to_dense_batch(original: Any, x: Tensor, batch: Any = None, *args: Any, **kwargs: Any) -> Any:
-    """Own nodes as one graph in GPSConv, which then attend to those of all workers."""
-    if not isinstance(batch, NodeBatch):
-        return original(x, batch, *args, **kwargs)
-    return x.unsqueeze(0), torch.ones(1, len(x), dtype=torch.bool)
+    hs: List[Tensor] = []
+    own = graphs.as_subclass(Tensor)
+    named = {"batch": None if batch is None else graphs} if layer.norm_with_batch else {}
+    if layer.conv is not None:
+        hs.append(_after(layer, layer.norm1, layer.conv(x, edge_index, **kwargs), x, named))
+    everyone = rows_of_all(x).unsqueeze(0)
+    if len(own):
+        others = None if graphs.graphs == 1 else own.unsqueeze(1) != rows_of_all(own)
+        h = attention(x.unsqueeze(0), everyone, everyone, attn_mask=others, need_weights=False)[0].squeeze(0)
+    else:  # torch divides by the number of queries
+        h = x + 0 * everyone.sum()
+    hs.append(_after(layer, layer.norm2, h, x, named))
+    out = sum(hs)
+    out = out + layer.mlp(out)
+    return out if layer.norm3 is None else layer.norm3(out, **named)
 
 
 METHODS: Dict[str, Callable[..., Any]] = {
     "nn.WLConv.forward": _wl_conv,
     "nn.GPSConv.forward": _gps_conv,
-    "nn.conv.gps_conv.to_dense_batch": _to_dense_batch,
 }
 """Methods of torch_geometric, each replaced by a function of the original and its arguments."""
 OVER_NODES: Dict[str, Callable[..., Any]] = {"nn.WLConv.histogram": _wl_histogram}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from typing import Any, Callable, Dict, List, Tuple
 
 import torch
@@ -18,7 +17,7 @@ from sar.graph.readout import graph_reduce
 from .over_nodes import seen
 from .reductions import scatter, softmax
 
-__all__ = ["METHODS", "WIDTHS", "group", "inside_han_conv", "without_rows"]
+__all__ = ["METHODS", "WIDTHS", "without_rows"]
 
 
 def _initialize(original: Any, layer: Any, module: Any, given: Any) -> None:
@@ -35,32 +34,26 @@ def without_rows(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
 # ---- HANConv -------------------------------------------------------------------
 
 
-class _Here(threading.local):
-    """Of this thread: whether the forward of HANConv runs on a split graph."""
-
-    han_conv = False
-
-
-_here = _Here()
-
-
-def inside_han_conv(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
-    """Whether the forward of HANConv runs on a split graph."""
-    return _here.han_conv
-
-
-def _han_conv(original: Any, *args: Any, **kwargs: Any) -> Any:
-    before, _here.han_conv = _here.han_conv, True
-    try:
-        return original(*args, **kwargs)
-    finally:
-        _here.han_conv = before
+def _han_conv(
+    original: Any, layer: Any, x_dict: Any, edge_index_dict: Any, return_semantic_attention_weights: bool = False
+) -> Any:
+    """The forward of HANConv, which weighs relations by means over nodes."""
+    heads, width = layer.heads, layer.out_channels // layer.heads
+    rows = {kind: layer.proj[kind](x).view(-1, heads, width) for kind, x in x_dict.items()}
+    sums: Dict[str, List[Tensor]] = {kind: [] for kind in rows}
+    for triple, index in edge_index_dict.items():
+        ends, name = (rows[triple[0]], rows[triple[2]]), "__".join(triple)
+        scores = (ends[0] * layer.lin_src[name]).sum(-1), (ends[1] * layer.lin_dst[name]).sum(-1)
+        sums[triple[2]].append(F.relu(layer.propagate(index, x=ends, alpha=scores)))
+    weighed = {kind: _weighed(xs, layer.q, layer.k_lin) for kind, xs in sums.items()}
+    out = {kind: x for kind, (x, _) in weighed.items()}
+    return (out, {kind: share for kind, (_, share) in weighed.items()}) if return_semantic_attention_weights else out
 
 
-def group(original: Any, xs: List[Tensor], q: Tensor, k_lin: Any) -> Any:
-    """HANConv weighs relations by a mean over nodes: here, over the nodes of all workers. Collective."""
+def _weighed(xs: List[Tensor], q: Tensor, k_lin: Any) -> Any:
+    """The sum of relations, each weighed by a mean over the nodes of all workers, and the weights. Collective."""
     if not xs:
-        return original(xs, q, k_lin)
+        return None, None
     out = torch.stack(xs, 1)  # [nodes, relations, features]
     rows: Any = counts([len(out)], [len(out)])
     keys = torch.tanh(k_lin(out)).flatten(1)

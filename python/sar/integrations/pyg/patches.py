@@ -123,7 +123,6 @@ METHODS: List[Tuple[str, Optional[Concerned], Dict[str, Callable[..., Any]]]] = 
     ("messages in the order of nodes", None, {"nn.aggr.Aggregation.__call__": reductions.aggregate_sorted}),
     ("the layer in one piece, in the engine", None, fused.METHODS),
     (ALL_NODES, None, {**layers.METHODS, **all_nodes.METHODS, **propagation.METHODS, **hetero.METHODS}),
-    (ALL_NODES, hetero.inside_han_conv, {"nn.conv.han_conv.group": hetero.group}),
     (ALL_NODES, over_nodes.concerned, {**over_nodes.METHODS, **all_nodes.OVER_NODES}),
     ("widths of a type of which a worker has no rows", hetero.without_rows, hetero.WIDTHS),
     ("transforms of data: the nodes of all workers, or refused", transforms.concerned, transforms.METHODS),
