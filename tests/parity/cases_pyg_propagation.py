@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -81,19 +82,21 @@ def super_gat(x: np.ndarray, index: Any, kind: str, negative: Any = None) -> dic
     """
     import torch_geometric.nn as pyg
 
+    from sar.integrations.pyg import super_gat
+
     torch.manual_seed(3)
     layer = pyg.SuperGATConv(x.shape[1], 4, heads=2, attention_type=kind, edge_sample_ratio=1.0).double()
     leaf = torch.from_numpy(x.copy()).requires_grad_()
     drawn: list[torch.Tensor] = []
-    sample = layer.negative_sampling
+    sample = super_gat._no_edges
 
     def keep(*given: Any) -> torch.Tensor:
         drawn.append(sample(*given))
         return drawn[0]
 
-    layer.negative_sampling = keep
     torch.manual_seed(len(x))  # workers draw different pairs
-    out = layer(leaf, index, negative)
+    with mock.patch.object(super_gat, "_no_edges", keep):
+        out = layer(leaf, index, negative)
     loss = layer.get_attention_loss()
     (loss + out.square().sum() / 61).backward()
     parameters = {name: p.grad for name, p in layer.named_parameters()}

@@ -126,8 +126,7 @@ METHODS: List[Tuple[str, Optional[Concerned], Dict[str, Callable[..., Any]]]] = 
     (ALL_NODES, over_nodes.concerned, {**over_nodes.METHODS, **all_nodes.OVER_NODES}),
     ("widths of a type of which a worker has no rows", hetero.without_rows, hetero.WIDTHS),
     ("transforms of data: the nodes of all workers, or refused", transforms.concerned, transforms.METHODS),
-    ("pairs of nodes of split graphs", super_gat.concerned, super_gat.SAMPLING),
-    ("the loss of all workers", super_gat.on_split_graph, super_gat.LOSS),
+    ("pairs of nodes of split graphs, and the loss of all workers", None, super_gat.METHODS),
 ]
 """Methods, and functions in one module: why they are replaced, for which calls if not those with tensors of a split
 graph, and by what."""
