@@ -124,6 +124,7 @@ class GraphShardManager(Totals, Subgraphs, Refused, LayerSupport):
     @property
     def idtype(self) -> torch.dtype:
         """dtype of node and edge numbers."""
+        refuse_libraries("graph.idtype")
         return torch.int64
 
     def to(self, device: Union[str, int, torch.device], **kwargs: object) -> Self:

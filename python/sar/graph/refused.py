@@ -103,7 +103,7 @@ _INSTEAD: Dict[str, str] = {
 _OWN = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 
 ANSWERED: Tuple[str, ...] = ("dgl.nn.", "dgl.ops.", "dgl.readout.", "dgl.utils.", "dgl.transforms.module.")
-ANSWERED += ("dgl.transforms.functional.norm_by_dst",)
+ANSWERED += ("dgl.transforms.functional.norm_by_dst", "dgl.transforms.functional.remove_self_loop")
 """Modules and functions of DGL that treat a graph by the methods that ours has as well."""
 
 

@@ -53,10 +53,6 @@ def _add_self_loop(original: Any, g: Any, edge_feat_names: Any = None, fill_data
     return g.add_self_loop(fill_data)
 
 
-def _remove_self_loop(original: Any, g: Any, etype: Any = None) -> Any:
-    return g.remove_self_loop() if isinstance(g, GraphShardManager) else original(g, etype)
-
-
 # ---- transforms --------------------------------------------------------------
 
 
@@ -98,15 +94,9 @@ def _loops_added(original: Any, transform: Any, c_etype: Any, g: Any) -> Any:
     return dgl.add_self_loop(g, transform.edge_feat_names, transform.fill_data, c_etype)
 
 
-def _loops_removed(original: Any, transform: Any, c_etype: Any, g: Any) -> Any:
-    """Likewise."""
-    return dgl.remove_self_loop(g, etype=c_etype) if c_etype[0] == c_etype[2] else g
-
-
 FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "reverse": _reverse,
     "add_self_loop": _add_self_loop,
-    "remove_self_loop": _remove_self_loop,
 }
 """Functions of ``dgl``: each is given the original and its arguments."""
 
@@ -118,10 +108,10 @@ def _refused(name: str) -> Callable[..., Any]:
     return function
 
 
-REFUSED = {name: _refused(name) for name in ("save_graphs", "to_cugraph", "to_heterogeneous")}
+REFUSED = {name: _refused(name) for name in ("save_graphs", "to_cugraph")}
 """Functions of ``dgl`` whose own errors, on a graph that is split, would say something else."""
 
-LOOPS: Dict[str, Callable[..., Any]] = {"AddSelfLoop": _loops_added, "RemoveSelfLoop": _loops_removed}
+LOOPS: Dict[str, Callable[..., Any]] = {"AddSelfLoop": _loops_added}
 """Classes of ``dgl.transforms``, by what stands for their ``transform_etype``."""
 
 TRANSFORMS: Dict[str, Callable[..., Any]] = {
