@@ -12,13 +12,13 @@ from torch_geometric import nn as pyg
 from sar.autograd.fused.eligibility import disturbed
 from sar.autograd.fused.prepared import FUSED, NODES, REFUSED, STEPS, UNTOUCHED, Plan
 
-from . import all_nodes, fused, hetero, layers, over_nodes, propagation, scripts, super_gat
+from . import all_nodes, fused, hetero, layers, over_nodes, scripts, super_gat
 
 __all__ = ["plan"]
 
 _FORWARDS: Dict[str, Callable[..., Any]] = {
     path.split(".")[1]: function
-    for methods in (fused, layers, all_nodes, propagation, hetero, super_gat, over_nodes)
+    for methods in (fused, layers, all_nodes, hetero, super_gat, over_nodes)
     for path, function in methods.METHODS.items()
     if path.endswith(".forward")
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -14,7 +14,10 @@ from sar.graph.edge_index.rows import check_size, lift
 from sar.graph.edge_tensor.tensor import values
 from sar.graph.readout import max_over_workers
 
-__all__ = ["METHODS", "gcn_norm"]
+__all__ = ["ANY_ORDER", "METHODS", "add_self_loops_in_any_order", "gcn_norm"]
+
+ANY_ORDER: Tuple[str, ...] = ("gat_conv", "gatv2_conv", "supergat_conv", "agnn_conv", "feast_conv")
+"""Layers that add self loops to edges of which they have no other tensors."""
 
 
 @uncompiled
@@ -42,6 +45,20 @@ def gcn_norm(
     norm = degrees.pow(-0.5)
     norm.masked_fill_(norm == float("inf"), 0.0)
     return edge_index, lift(norm, 0, source) * lift(norm, 0, target)
+
+
+def add_self_loops_in_any_order(
+    original: Any,
+    edge_index: Any,
+    edge_attr: Optional[Tensor] = None,
+    fill_value: Any = None,
+    num_nodes: Any = None,
+) -> Any:
+    """For layers that have no tensors of edges but those that they give with the edge index."""
+    if edge_attr is not None:
+        return original(edge_index, values(edge_attr), fill_value, num_nodes)
+    check_size(edge_index.end(1), min(num_nodes) if isinstance(num_nodes, (tuple, list)) else num_nodes)
+    return edge_index.of(edge_index.edges.with_loops(any_order=True)), None
 
 
 def _cheb_conv(

@@ -28,11 +28,8 @@ from . import (
     hetero,
     layers,
     over_nodes,
-    propagation,
     reductions,
-    refused,
     scripts,
-    self_loops,
     super_gat,
     transforms,
 )
@@ -60,13 +57,11 @@ def adapt() -> None:
         for path, method in methods.items():
             owner, _, name = f"torch_geometric.{path}".rpartition(".")
             patches.wrap(owner, name, method, why, concerned)
-    utils = [f"utils.{name}" for name in (*refused.WHOLE, "homophily")]
-    whole = {**{path: (f"torch_geometric.{path}", scripts.BEFORE) for path in utils}, **scripts.WHOLE}
-    functions = {path: patches.look_up(f"torch_geometric.{path}") for path in whole}
+    functions = {path: patches.look_up(f"torch_geometric.{path}") for path in scripts.WHOLE}
     pools = [patches.look_up(f"torch_geometric.{path}") for path in over_nodes.POOLS]
     patches.apply()
     _applied = patches
-    for path, said in whole.items():
+    for path, said in scripts.WHOLE.items():
         refuse_in(functions[path], *said)
     _warn_of_pools(pools)
 
@@ -118,11 +113,11 @@ METHODS: List[Tuple[str, Optional[Concerned], Dict[str, Callable[..., Any]]]] = 
     (
         "self loops without a new graph where each node has one",
         None,
-        {f"nn.conv.{name}.add_self_loops": self_loops.add_self_loops_in_any_order for name in self_loops.ANY_ORDER},
+        {f"nn.conv.{name}.add_self_loops": layers.add_self_loops_in_any_order for name in layers.ANY_ORDER},
     ),
     ("messages in the order of nodes", None, {"nn.aggr.Aggregation.__call__": reductions.aggregate_sorted}),
     ("the layer in one piece, in the engine", None, fused.METHODS),
-    (ALL_NODES, None, {**layers.METHODS, **all_nodes.METHODS, **propagation.METHODS, **hetero.METHODS}),
+    (ALL_NODES, None, {**layers.METHODS, **all_nodes.METHODS, **hetero.METHODS}),
     (ALL_NODES, over_nodes.concerned, {**over_nodes.METHODS, **all_nodes.OVER_NODES}),
     ("widths of a type of which a worker has no rows", hetero.without_rows, hetero.WIDTHS),
     ("transforms of data: the nodes of all workers, or refused", transforms.concerned, transforms.METHODS),
