@@ -251,7 +251,7 @@ for _ in range(3):
 """
 
 
-@pytest.mark.parametrize("form", ["dgl", "sar"])
+@pytest.mark.parametrize("form", ["dgl", pytest.param("sar", marks=pytest.mark.full)])
 def test_three_times_a_memory_limit(tmp_path: Path, form: str) -> None:
     """Features of 96 MiB, where what comes after the start may take 32 MiB, the page cache included."""
     rows = 6144

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Callable
 
 import numpy as np
@@ -20,37 +19,6 @@ def _nn() -> Any:
     import torch_geometric.nn
 
     return torch_geometric.nn
-
-
-# ---- compiled models -------------------------------------------------------------
-
-COMPILED: dict[str, Callable[[], nn.Module]] = {
-    "gcn": lambda: _nn().GCN(IN, 8, 2, OUT),
-    "gat": lambda: _nn().GAT(IN, 8, 2, OUT, heads=2),
-    "sage": lambda: _nn().GraphSAGE(IN, 8, 2, OUT, jk="cat"),
-    "edge_cnn": lambda: _nn().EdgeCNN(IN, 8, 2, OUT, norm=None),
-}
-
-
-def compiled(part: dict[str, Any], kind: str, compiles: bool, backend: str) -> list[float]:
-    """How far results and gradients of a compiled model are from those of the model as it is, two steps each.
-
-    :param compiles: whether this rank compiles it
-    """
-    warnings.simplefilter("ignore")
-    index, found = graph_index(part), []
-    for through in (False, True):
-        torch._dynamo.reset()
-        torch.manual_seed(0)
-        net = COMPILED[kind]().double()
-        x = torch.randn(index.edges.rows("v"), IN, dtype=torch.double, requires_grad=True)
-        model = torch.compile(net, backend=backend) if through and compiles else net
-        for _ in range(2):
-            out = model(x, index)
-            out.square().sum().backward()
-        sar.gather_grads(net)  # the ranks' shares depend on whether a layer multiplies before it sends
-        found.append([out, x.grad, *(p.grad for p in net.parameters())])
-    return [float((a - b).abs().max()) if a.numel() else 0.0 for a, b in zip(*found)]
 
 
 # ---- hooks -----------------------------------------------------------------------

@@ -143,7 +143,7 @@ def test_ranks_that_differ(two: Workers, settings: tuple[str, str]) -> None:
     given = [{"part": graph.part(r), "u": u[graph.rows(r)], "exchange": settings[r]} for r in range(2)]
     begin = time.monotonic()
     failures = two.attempt(cases_exchange.differing, given)
-    assert time.monotonic() - begin < 15
+    assert time.monotonic() - begin < 45  # the deadline of an operation is 60 s
     assert all(isinstance(f, Failure) for f in failures)
     reasons = " ".join(str(f) for f in failures)
     assert "different settings of exchange" in reasons if "pull" not in settings else "ScheduleError" in reasons, (

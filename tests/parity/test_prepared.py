@@ -9,7 +9,6 @@ import pytest
 import torch
 
 import sar
-from sar.autograd.fused import operation
 from tests.parity import cases_prepared as cases, described
 from tests.support.graphs import close, make
 from tests.support.sessions import Workers
@@ -121,40 +120,3 @@ def test_page(two: Workers) -> None:
 def test_not_prepared() -> None:
     with pytest.raises(ValueError, match="not prepared: call sar.prepare"):
         sar.describe(torch.nn.Linear(2, 2))
-
-
-def check_compiled(two: Workers, library: str, name: str, backend: str) -> None:
-    pytest.importorskip("dgl" if library == "dgl" else "torch_geometric")
-    if not operation.POSSIBLE:
-        pytest.skip("this torch has a graph break at each layer")
-    graph = make("random", 2, seed=96)
-    x = np.random.default_rng(97).standard_normal((graph.num_nodes, cases.IN))
-    for who in ([True, True], [True, False]):
-        given = [{"part": graph.part(r), "x": x[graph.rows(r)], "compiles": who[r]} for r in range(2)]
-        for apart in two.run(cases.compiled, given, library=library, name=name, backend=backend):
-            assert len(apart) > 6 and max(apart) <= 1e-12
-
-
-WHOLE = [pair for pair in [*MODELS, ("sar", "layers")] if pair[1] != "pooled"]
-
-
-@pytest.mark.parametrize(("library", "name"), WHOLE, ids=lambda value: value)
-def test_compiled_whole(two: Workers, library: str, name: str) -> None:
-    """torch.compile takes a prepared model in one piece, also on one rank alone; the numbers stay."""
-    check_compiled(two, library, name, "aot_eager")
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(("library", "name"), WHOLE, ids=lambda value: value)
-def test_compiled_whole_by_inductor(two: Workers, library: str, name: str) -> None:
-    check_compiled(two, library, name, "inductor")
-
-
-def test_what_is_not_compiled(two: Workers) -> None:
-    pytest.importorskip("dgl")
-    pytest.importorskip("torch_geometric")
-    if not operation.POSSIBLE:
-        pytest.skip("this torch has a graph break at each layer")
-    graph = make("random", 2, seed=96)
-    for twice, other, exported in two.run(cases.not_compiled, [{"part": graph.part(r)} for r in range(2)]):
-        assert "second time" in twice and other.startswith("Unsupported") and exported.startswith("WholeGraphError")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import numpy as np
 import pytest
 
@@ -12,25 +10,6 @@ from tests.support.graphs import make
 from tests.support.sessions import Workers
 
 pytest.importorskip("torch_geometric")
-
-
-SHOWN = [("gcn", "eager", 2), ("edge_cnn", "eager", 1)]
-"""A layer in one piece, and functions of edges."""
-
-
-@pytest.mark.parametrize(
-    ("kind", "backend", "ranks"),
-    [
-        pytest.param(*case, marks=() if case in SHOWN else pytest.mark.full)
-        for case in product(cases.COMPILED, ("eager", "inductor"), (1, 2))
-    ],
-)
-def test_compiled(two: Workers, kind: str, backend: str, ranks: int) -> None:
-    """Models through torch.compile give the same, also where one rank alone compiles."""
-    graph = make("random", 2, seed=71)
-    given = [{"part": graph.part(rank), "compiles": rank < ranks} for rank in range(2)]
-    for apart in two.run(cases.compiled, given, kind=kind, backend=backend):
-        assert max(apart) <= 1e-10
 
 
 @pytest.mark.parametrize("changes", [False, True])
