@@ -22,7 +22,7 @@ from tests.parity.pyg_aggregations import CASES
 from tests.parity.pyg_own_layers import OWN
 from tests.parity.pyg_specs import IN, OUT, REFUSED, SPECS, TYPES, E, mlp, pyg_nn
 from tests.support.graphs import Graph
-from tests.support.worker import build, numpy, random_layer
+from tests.support.worker import build, numpy, random_layer, refusal
 
 KNOWN = {**SPECS, **CASES, **OWN}
 
@@ -200,11 +200,7 @@ def refused(part: dict[str, Any], name: str) -> str:
     edge_index = graph_index(part)
     rows = edge_index.edges.rows("v")
     x = torch.randn(rows, IN)
-    try:
-        REFUSED[name].make()(x, edge_index)
-    except NotImplementedError as error:
-        return str(error)
-    return "nothing"
+    return refusal(lambda: REFUSED[name].make()(x, edge_index))
 
 
 # ---- what else scripts do ------------------------------------------------------
@@ -291,11 +287,7 @@ def said(part: dict[str, Any]) -> list[str]:
         lambda: message + torch.randn(rows, 2)[looped[1]],
         lambda: torch.cat([edge_index, torch.zeros(2, 1, dtype=torch.int64)], 1),
     ):
-        try:
-            wrong()
-            found.append("nothing")
-        except (ValueError, NotImplementedError) as error:
-            found.append(str(error))
+        found.append(refusal(wrong))
     return found
 
 
@@ -342,11 +334,7 @@ def equilibrium(part: dict[str, Any]) -> str:
     """What the aggregation says that is not run."""
     edge_index = graph_index(part)
     layer = pyg_nn().SimpleConv(aggr=pyg_nn().aggr.EquilibriumAggregation(IN, OUT, [4]))
-    try:
-        layer(torch.randn(edge_index.edges.rows("v"), IN), edge_index)
-    except NotImplementedError as error:
-        return str(error)
-    return "nothing"
+    return refusal(layer, torch.randn(edge_index.edges.rows("v"), IN), edge_index)
 
 
 def held(part: dict[str, Any], x: Any) -> dict[str, Any]:
@@ -362,13 +350,7 @@ def held(part: dict[str, Any], x: Any) -> dict[str, Any]:
     most = utils.scatter(logits, row, dim=0, reduce="max")
     most.square().sum().backward()
     plain, _ = utils.remove_self_loops(index)
-    texts = []
-    for function in (coalesce, utils.to_undirected, assortativity):
-        try:
-            function(index)
-            texts.append("nothing")
-        except NotImplementedError as error:
-            texts.append(str(error))
+    texts = [refusal(function, index) for function in (coalesce, utils.to_undirected, assortativity)]
     return numpy(
         {
             "softmax": weights.computation.op,

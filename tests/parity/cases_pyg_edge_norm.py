@@ -12,7 +12,7 @@ from torch import nn
 import sar
 from tests.parity.cases_pyg import graph_index
 from tests.parity.pyg_specs import mlp, pyg_nn
-from tests.support.worker import numpy, random_layer
+from tests.support.worker import numpy, random_layer, refusal
 
 
 class Counting(nn.Module):
@@ -142,8 +142,4 @@ def refused(part: dict[str, Any]) -> str:
     """Batch norm that was declared."""
     index = graph_index(part)
     layer = pyg_nn().EdgeConv(sar.rowwise(nn.Sequential(nn.Linear(12, 4), nn.BatchNorm1d(4))))
-    try:
-        layer(torch.randn(index.edges.rows("v"), 6), index)
-    except RuntimeError as error:
-        return str(error)
-    return "nothing"
+    return refusal(layer, torch.randn(index.edges.rows("v"), 6), index)

@@ -10,7 +10,7 @@ from torch import nn
 
 import sar
 from tests.parity.cases_pyg import graph_index
-from tests.support.worker import numpy, random_layer
+from tests.support.worker import numpy, random_layer, refusal
 
 IN, GRAPHS = 6, 5
 DEGREES = torch.tensor([1, 4, 9, 12, 9, 6, 4, 2])
@@ -178,13 +178,7 @@ def said(part: dict[str, Any]) -> dict[str, str]:
     tried["rows of no worker"] = lambda: nn_.global_mean_pool(x.new_ones(rows + (100 if first else 200), IN), None)
     tried["batch of one worker too short"] = lambda: nn_.PairNorm()(x, batch[1:] if first else batch)
     tried["too few graphs"] = lambda: nn_.aggr.SumAggregation()(x, batch + 2, dim_size=2)
-    found = {}
-    for name, function in tried.items():
-        try:
-            function()
-            found[name] = "nothing"
-        except (ValueError, NotImplementedError) as error:
-            found[name] = f"{type(error).__name__}: {error}"
+    found = {name: refusal(function) for name, function in tried.items()}
     total = nn_.global_add_pool(torch.ones(rows, 1), None)
     return {**found, "afterwards": f"{float(total)}"}
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tests.parity.cases_pyg import graph_index, warned
-from tests.support.worker import numpy
+from tests.support.worker import numpy, refusal
 
 INDEX: dict[str, Callable[[Any, Any], Any]] = {
     "view": lambda at, m: at.view(-1, 1).expand(-1, m.size(1)),
@@ -104,8 +104,5 @@ def refused(part: dict[str, Any]) -> dict[str, str]:
     index, said = graph_index(part), {}
     x = torch.randn(index.edges.rows("v"), 3)
     for name, function in REFUSED.items():
-        try:
-            function(torch.zeros(index.edges.rows("v"), 3), index[1], x[index[0]] * 2)
-        except NotImplementedError as error:
-            said[name] = str(error)
+        said[name] = refusal(function, torch.zeros(index.edges.rows("v"), 3), index[1], x[index[0]] * 2)
     return said

@@ -10,7 +10,7 @@ from torch import nn
 
 import sar
 from tests.parity.cases_pyg import graph_index
-from tests.support.worker import numpy
+from tests.support.worker import numpy, refusal
 
 IN, OUT = 6, 4
 
@@ -184,14 +184,7 @@ def refused(part: dict[str, Any]) -> dict[str, str]:
         "sum over the wrong size": lambda: utils.scatter(x[index[0]], index[1], dim_size=rows + 1),
         "edges picked in another order": lambda: index[:, torch.arange(n).flip(0)],
     }
-    said = {}
-    for name, function in tried.items():
-        try:
-            function()
-            said[name] = "nothing"
-        except Exception as error:
-            said[name] = f"{type(error).__name__}: {error}"
-    return said
+    return {name: refusal(function) for name, function in tried.items()}
 
 
 def kernels(part: dict[str, Any]) -> dict[str, str]:
@@ -240,12 +233,6 @@ def kernels(part: dict[str, Any]) -> dict[str, str]:
         "float": source.float,
         "loop over a row": lambda: list(source),
     }
-    said = {}
-    for name, function in tried.items():
-        try:
-            function()
-            said[name] = "nothing"
-        except Exception as error:
-            said[name] = f"{type(error).__name__}: {error}"
+    said = {name: refusal(function) for name, function in tried.items()}
     assert torch.equal(source == target, index.numbers()[0] == index.numbers()[1])
     return said

@@ -80,7 +80,7 @@ def first_of_equals(messages: torch.Tensor, reduce: str | None) -> torch.Tensor:
 
 def oracle(graph: Graph, program: Program, reduce: Optional[str], tensors: List[np.ndarray]) -> Dict[str, Any]:
     """Plain DGL and torch."""
-    whole = dgl.graph((torch.from_numpy(graph.src), torch.from_numpy(graph.dst)), num_nodes=graph.num_nodes)
+    whole = graph.of_dgl()
     leaves = [torch.from_numpy(t.copy()).requires_grad_() for t in tensors]
     message = value(whole, program, leaves)
     out = message

@@ -26,7 +26,7 @@ def oracle(
         model = make_layer(dgl.nn, name, options).to(torch.from_numpy(x).dtype)  # some parameters are float32 there
         for parameter in model.parameters():  # biases begin at zero, which hides mistakes
             torch.nn.init.normal_(parameter)
-        whole = dgl.graph((torch.from_numpy(graph.src), torch.from_numpy(graph.dst)), num_nodes=graph.num_nodes)
+        whole = graph.of_dgl()
         feature = torch.from_numpy(x.copy()).requires_grad_()
         edges = {k: torch.from_numpy(e.copy()).requires_grad_(e.dtype == x.dtype) for k, e in edge.items()}
         out = model(whole, feature, **edges, **call)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
-import dgl
 import numpy as np
 import pytest
 import torch
@@ -37,7 +36,7 @@ def run(workers: Workers, graph: Graph, training: bool) -> None:
         mask[graph.edges(rank)] = result["mask"]
     if training and edges > 100:
         assert 0.5 < (mask != 0).mean() < 0.7
-    whole = dgl.graph((torch.from_numpy(graph.src), torch.from_numpy(graph.dst)), num_nodes=graph.num_nodes)
+    whole = graph.of_dgl()
     layer = cases_attention.made(3, options)
     leaves = [torch.from_numpy(a.copy()).requires_grad_() for a in (x, near, far)]
     out = layer(whole, *leaves, mask=torch.from_numpy(mask))
@@ -102,7 +101,7 @@ def test_no_float_buffer_of_edge_size(pool: Pool, world: int) -> None:
     """Neither torch nor the engine allocates a float per edge at once, in forward or backward."""
     graph = dense(world)
     x = np.random.default_rng(65).standard_normal((250, 64)).astype(np.float32)
-    given = [{"part": graph.part(rank), "x": x[graph.rows(rank)]} for rank in range(world)]
+    given = graph.shares(x=x)
     workers = Workers(pool, world, "shm")
     for found in workers.run(cases_attention.allocations, given):
         assert set(found) == set(cases_attention.LAYERS)
@@ -118,7 +117,6 @@ def test_no_float_buffer_of_edge_size(pool: Pool, world: int) -> None:
 @pytest.mark.parametrize("world", [1, 2])
 def test_computing_an_edge_tensor_is_logged_once(pool: Pool, world: int) -> None:
     graph = make("random", world, seed=66)
-    given = [{"part": graph.part(rank)} for rank in range(world)]
-    for said in Workers(pool, world, "shm").run(cases_attention.computed, given):
+    for said in Workers(pool, world, "shm").run(cases_attention.computed, graph.shares()):
         assert len(said) == 2, said
         assert "cumsum" in said[0] and "sort" in said[1] and all("one row per edge" in line for line in said)

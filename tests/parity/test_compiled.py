@@ -58,5 +58,5 @@ def test_what_is_not_compiled(two: Workers) -> None:
     if not operation.POSSIBLE:
         pytest.skip("this torch has a graph break at each layer")
     graph = make("random", 2, seed=96)
-    for twice, other, exported in two.run(cases.not_compiled, [{"part": graph.part(r)} for r in range(2)]):
+    for twice, other, exported in two.run(cases.not_compiled, graph.shares()):
         assert "second time" in twice and other.startswith("Unsupported") and exported.startswith("WholeGraphError")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import dgl
 import numpy as np
 import pytest
 import torch
@@ -43,7 +42,7 @@ def oracle(graph: Graph, name: str, inputs: list[Any], dtype: str, like: Any = N
         if like is not None:
             model.load_state_dict({k: torch.from_numpy(v) for k, v in like["state"].items()})  # converts the dtype
         saved = {k: v.numpy().copy() for k, v in model.state_dict().items()}
-        whole = dgl.graph((torch.from_numpy(graph.src), torch.from_numpy(graph.dst)), num_nodes=graph.num_nodes)
+        whole = graph.of_dgl()
         given = tensors([x.astype(dtype) if side(name, i) and x.dtype.kind == "f" else x for i, x in enumerate(inputs)])
         out = call(name, model, whole, given)
         rng = np.random.default_rng(12)
@@ -160,6 +159,5 @@ def test_refused(few: Workers, name: str) -> None:
     """Layers that are not run say so on every rank, and what to do."""
     graph = looped("random", few.world, 33)
     x = np.random.default_rng(34).standard_normal((graph.num_nodes, IN)).astype("float32")
-    given = [{"part": graph.part(r), "x": x[graph.rows(r)]} for r in range(few.world)]
-    said = few.run(cases_layers.refused, given, name=name)
+    said = few.run(cases_layers.refused, graph.shares(x=x), name=name)
     assert len(set(said)) == 1 and "on one worker" in said[0]

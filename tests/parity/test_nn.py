@@ -152,11 +152,7 @@ def test_sign_features(few: Workers, operator: str) -> None:
     expected = [x]
     for _ in range(3):
         expected.append(step @ expected[-1] if operator != "ppr" else 0.7 * step @ expected[-1] + 0.3 * x)
-    arguments = [
-        {"part": graph.part(r), "x": x[graph.rows(r)], "w": None if w is None else w[graph.edges(r)]}
-        for r in range(few.world)
-    ]
-    for rank, made in enumerate(few.run(cases_nn.sign, arguments, k=3, operator=operator)):
+    for rank, made in enumerate(few.run(cases_nn.sign, graph.shares(x=x, edges={"w": w}), k=3, operator=operator)):
         assert len(made) == 4
         for power, rows in enumerate(made):
             close(rows, expected[power][graph.rows(rank)], f"power {power}, rank {rank}")

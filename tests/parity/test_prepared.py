@@ -36,8 +36,7 @@ def test_prepared_is_plain(few: Workers, library: str, name: str, dtype: str) ->
     x = rng.standard_normal((graph.num_nodes, cases.IN)).astype(dtype)
     grad = rng.standard_normal((graph.num_nodes, cases.OUT)).astype(dtype)
     expected = whole(library, name, graph.src, graph.dst, x, grad)
-    given = [{"part": graph.part(r), "x": x[graph.rows(r)], "grad": grad[graph.rows(r)]} for r in range(few.world)]
-    for rank, found in enumerate(few.run(cases.prepared, given, library=library, name=name)):
+    for rank, found in enumerate(few.run(cases.prepared, graph.shares(x=x, grad=grad), library=library, name=name)):
         for key, value in expected.items():
             own = value[graph.rows(rank)] if key in ("out", "x", "eval") else value
             close(found[key], own, f"{key} of rank {rank}", 20 if dtype == "float32" else 100)
@@ -57,8 +56,7 @@ def test_prepared_is_plain(few: Workers, library: str, name: str, dtype: str) ->
 def test_layers_of_sar(two: Workers) -> None:
     graph, rng = make("random", 2, seed=93), np.random.default_rng(94)
     x, grad = (rng.standard_normal((graph.num_nodes, width)) for width in (cases.IN, cases.OUT))
-    given = [{"part": graph.part(r), "x": x[graph.rows(r)], "grad": grad[graph.rows(r)]} for r in range(2)]
-    for found in two.run(cases.prepared, given, library="sar", name=""):
+    for found in two.run(cases.prepared, graph.shares(x=x, grad=grad), library="sar", name=""):
         became = {one[0]: one[2] for one in found["choices"]}
         assert became == {"": "untouched", "first": "fused", "norm": "batch norm of all nodes", "second": "fused"} | {
             path: "untouched" for path in became if "." in path
@@ -72,8 +70,7 @@ def test_asked_once(two: Workers, name: str, fewer: int) -> None:
     pytest.importorskip("torch_geometric")
     graph = make("random", 2, seed=95)
     x = np.random.default_rng(96).standard_normal((graph.num_nodes, cases.IN))
-    given = [{"part": graph.part(r), "x": x[graph.rows(r)]} for r in range(2)]
-    for plain, prepared, restored in two.run(cases.operations, given, name=name):
+    for plain, prepared, restored in two.run(cases.operations, graph.shares(x=x), name=name):
         assert plain == restored and plain - prepared == fewer
 
 
@@ -93,8 +90,7 @@ def test_errors(two: Workers, how: str, parts: list[str]) -> None:
     pytest.importorskip("torch_geometric")
     graph = make("random", 2, seed=97)
     x = np.random.default_rng(98).standard_normal((graph.num_nodes, cases.IN))
-    given = [{"part": graph.part(r), "x": x[graph.rows(r)]} for r in range(2)]
-    said = two.run(cases.disagreeing, given, how=how)
+    said = two.run(cases.disagreeing, graph.shares(x=x), how=how)
     for kind, text in said:
         assert all(part in f"{kind}: {text}" for part in parts), f"{kind}: {text}"
 

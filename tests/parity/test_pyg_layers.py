@@ -140,7 +140,7 @@ def test_other_graphs(two: Workers, name: str, kind: str) -> None:
 def test_refused(two: Workers, name: str) -> None:
     """Layers that would see their worker's nodes alone say so on every rank."""
     graph = make("random", 2, seed=34)
-    for said in two.run(cases_pyg.refused, [{"part": graph.part(r)} for r in range(2)], name=name):
+    for said in two.run(cases_pyg.refused, graph.shares(), name=name):
         assert "on a graph split over workers" in said
 
 
@@ -149,8 +149,7 @@ def test_colours(few: Workers) -> None:
     graph = make("empty_worker" if few.world == 4 else "random", few.world, seed=37)
     first = np.random.default_rng(38).integers(0, TYPES, graph.num_nodes)
     truth = cases_pyg.colours(torch.from_numpy(np.stack([graph.src, graph.dst])), first)
-    given = [{"part": graph.part(rank), "first": first[graph.rows(rank)]} for rank in range(graph.world)]
-    for rank, one in enumerate(few.run(cases_pyg.colours_on_worker, given)):
+    for rank, one in enumerate(few.run(cases_pyg.colours_on_worker, graph.shares(first=first))):
         np.testing.assert_array_equal(one["colours"], truth["colours"][graph.rows(rank)])
         for value, expected in zip(one["histograms"], truth["histograms"], strict=True):
             np.testing.assert_allclose(value, expected, rtol=1e-6)

@@ -13,7 +13,7 @@ pytest.importorskip("torch_geometric")
 
 def test_warned(few: Workers) -> None:
     graph = make("random", few.world, seed=95)
-    for found in few.run(cases.warned, [{"part": graph.part(rank)} for rank in range(few.world)]):
+    for found in few.run(cases.warned, graph.shares()):
         for name, said in found.items():
             if name in cases.MIXED and few.world > 1:
                 assert any(text.startswith(f"{name} over a tensor of edges sees") for text in said), (name, said)

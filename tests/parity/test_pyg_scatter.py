@@ -32,6 +32,6 @@ def test_scatter(few: Workers, side: int) -> None:
 def test_one_of_several(two: Workers) -> None:
     """Where one of the edges of a node would win, and torch does not say which: ``out[col] += messages`` too."""
     graph = make("random", 2, seed=53)
-    for said in two.run(cases.refused, [{"part": graph.part(r)} for r in range(2)]):
+    for said in two.run(cases.refused, graph.shares()):
         assert said.keys() == cases.REFUSED.keys()
         assert all("which one is not defined" in text and "index_add_" in text for text in said.values())

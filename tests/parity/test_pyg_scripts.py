@@ -18,8 +18,7 @@ def test_hooks(few: Workers, changes: bool) -> None:
     graph = make("random", few.world, seed=72)
     x = np.random.default_rng(73).standard_normal((graph.num_nodes, cases.IN))
     whole = cases.hooked(x, index=np.stack([graph.src, graph.dst]), changes=changes)
-    given = [{"part": graph.part(rank), "x": x[graph.rows(rank)]} for rank in range(few.world)]
-    for rank, one in enumerate(few.run(cases.hooked, given, changes=changes)):
+    for rank, one in enumerate(few.run(cases.hooked, graph.shares(x=x), changes=changes)):
         assert [name for name, _ in one["seen"]] == [name for name, _ in whole["seen"]]
         seen = dict(one["seen"])
         assert "EdgeTensor" in seen["message before"] and seen["message after"] == ["EdgeTensor"]
@@ -31,7 +30,7 @@ def test_functions_of_edges(few: Workers) -> None:
     graph = make("random", few.world, seed=74)
     loops = graph.src == graph.dst
     kept = []
-    found = few.run(cases.answers, [{"part": graph.part(rank)} for rank in range(few.world)])
+    found = few.run(cases.answers, graph.shares())
     for rank, one in enumerate(found):
         mine = graph.edges(rank)
         rows = graph.rows(rank).stop - graph.rows(rank).start
@@ -72,7 +71,7 @@ def test_refused(two: Workers) -> None:
         "SGFormer": "attend to the nodes of all workers",
         "inference": "call model(data.x, data.edge_index)",
     }
-    for said in two.run(cases.refused, [{"part": graph.part(rank)} for rank in range(2)]):
+    for said in two.run(cases.refused, graph.shares()):
         for name, text in said.items():
             assert texts.get(name, "needs the edges of the whole graph") in text, f"{name}: {text}"
 
@@ -80,7 +79,7 @@ def test_refused(two: Workers) -> None:
 def test_no_kernel_gets_halo_rows(few: Workers) -> None:
     """Whatever takes the sources of edges for numbers of nodes is refused, and the error names what was called."""
     graph = make("random", few.world, seed=75)
-    for said in few.run(cases.kernels, [{"part": graph.part(rank)} for rank in range(few.world)]):
+    for said in few.run(cases.kernels, graph.shares()):
         for name, text in said.items():
             assert "not supported on a graph split over workers" in text or name == "pickle", (name, text)
         assert "torch_geometric.edge_index" in said["EdgeIndex @ x"]

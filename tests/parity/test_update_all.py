@@ -30,7 +30,7 @@ def oracle(
     graph: Graph, message: str, reduce: str, u: np.ndarray, e: np.ndarray | None, rng: np.random.Generator
 ) -> dict[str, Any]:
     """DGL on the whole graph."""
-    whole = dgl.graph((torch.from_numpy(graph.src), torch.from_numpy(graph.dst)), num_nodes=graph.num_nodes)
+    whole = graph.of_dgl()
     x = torch.from_numpy(u.copy()).requires_grad_()
     w = None if e is None else torch.from_numpy(e.copy()).requires_grad_()
     whole.ndata["h"] = x
@@ -64,15 +64,7 @@ def compare(
 ) -> None:
     rng = np.random.default_rng(7)
     expected = oracle(graph, message, reduce, u, e, rng)
-    arguments = [
-        {
-            "part": graph.part(rank),
-            "u": u[graph.rows(rank)],
-            "e": None if e is None else e[graph.edges(rank)],
-            "grad": expected["grad"][graph.rows(rank)],
-        }
-        for rank in range(graph.world)
-    ]
+    arguments = graph.shares(u=u, grad=expected["grad"], edges={"e": e})
     results = workers.run(cases_update_all.raw, arguments, message=message, reduce=reduce, needs=needs, strided=strided)
     for rank, result in enumerate(results):
         rows, edges = graph.rows(rank), graph.edges(rank)
@@ -165,15 +157,7 @@ def test_nan_is_carried(workers: Workers) -> None:
 def test_a_repeated_run_agrees_to_the_bit(workers: Workers) -> None:
     graph = make("random", workers.world, seed=9)
     u, e = features(graph, (3, 4), "float32"), weights(graph, (3, 1), "float32")
-    arguments = [
-        {
-            "part": graph.part(rank),
-            "u": u[graph.rows(rank)],
-            "e": e[graph.edges(rank)],
-            "grad": u[graph.rows(rank)],
-        }
-        for rank in range(graph.world)
-    ]
+    arguments = graph.shares(u=u, grad=u, edges={"e": e})
     first, second = (
         workers.run(cases_update_all.raw, arguments, message="u_mul_e", reduce="mean", needs=(True, True))
         for _ in range(2)

@@ -62,3 +62,12 @@ def random_layer(make: Callable[[], nn.Module], seed: int = 11) -> nn.Module:
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.5)
     return model
+
+
+def refusal(call: Callable[..., Any], *args: Any) -> str:
+    """The error that a call ends with, its kind first; "nothing" where there is none."""
+    try:
+        call(*args)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "nothing"
