@@ -89,17 +89,8 @@ def test_gradients_go_home(workers: Workers, kind: str) -> None:
     ]
     g, w = rng.standard_normal(n), rng.standard_normal(len(graph.src))
     for wants in ([True] * 4 + [False], [True, False, True, True, False]):
-        arguments = [
-            {
-                "part": graph.part(rank),
-                "fields": [f[graph.rows(rank)] for f in tensors],
-                "g": g[graph.rows(rank)],
-                "w": w[graph.edges(rank)],
-                # rank 0 wants all, the others some
-                "wants": wants if rank else [True] * 4 + [False],
-            }
-            for rank in range(graph.world)
-        ]
+        own = {"wants": [[True] * 4 + [False]] + [wants] * (graph.world - 1)}  # rank 0 wants all, the others some
+        arguments = graph.shares({"w": w}, own, fields=tensors, g=g)
         results = workers.run(cases_stream.gradients, arguments, max_edges=60)
         for number, x in enumerate(tensors[:-1]):
             along = (w * g[graph.dst]).reshape(-1, *[1] * (x.ndim - 1))
@@ -160,16 +151,8 @@ def test_fetch(workers: Workers, kind: str) -> None:
             sizes = [0 if (rank + turn) % 3 == 0 else int(rng.integers(1, 90)) for _ in range(2)]
             asks.append([rng.random(size) for size in sizes])
             grads.append([rng.standard_normal((size, *shape)).astype(dtype) for size in sizes])
-        arguments = [
-            {
-                "part": graph.part(rank),
-                "asks": asks[rank],
-                "x": x[graph.rows(rank)],
-                "grads": grads[rank],
-                "wants": rank == 0 or turn == 1,
-            }
-            for rank in range(graph.world)
-        ]
+        wants = [rank == 0 or turn == 1 for rank in range(graph.world)]
+        arguments = graph.shares(x=x, ranks={"asks": asks, "grads": grads, "wants": wants})
         window = 65536 * max(1, workers.world - 1) if turn == 1 else 0
         results = workers.run(cases_stream.fetched, arguments, window=window)
         expected = np.zeros((n, *shape))

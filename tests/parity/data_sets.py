@@ -44,12 +44,4 @@ class DataSet:
         self.classes, self.n_train = int(y.max()) + 1, int(masks[0].sum())
 
     def arguments(self, dtype: str) -> list[dict[str, Any]]:
-        return [
-            {
-                "part": self.graph.part(rank),
-                "x": self.x[self.graph.rows(rank)].astype(dtype),
-                "y": self.y[self.graph.rows(rank)],
-                "masks": self.masks[:, self.graph.rows(rank)],
-            }
-            for rank in range(self.graph.world)
-        ]
+        return self.graph.shares(x=self.x.astype(dtype), y=self.y, masks=list(self.masks))

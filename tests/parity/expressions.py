@@ -121,15 +121,10 @@ def compare(
     pick = [{"u": graph.rows, "v": graph.rows, "e": graph.edges, "p": lambda _: ...}[x.side] for x in leaves]
     result_of = graph.edges if reduce is None else graph.rows
     keys = 3 * np.arange(len(graph.src), dtype=np.int64) + 1  # what a partition calls orig_id
-    arguments = [
-        {
-            "part": graph.part(rank),
-            "tensors": [t[p(rank)] for t, p in zip(tensors, pick)],
-            "grad": expected["grad"][result_of(rank)],
-            "keys": keys[graph.edges(rank)],
-        }
-        for rank in range(graph.world)
-    ]
+    ranks = range(graph.world)
+    own = {"tensors": [[t[p(r)] for t, p in zip(tensors, pick)] for r in ranks]}
+    own["grad"] = [expected["grad"][result_of(rank)] for rank in ranks]
+    arguments = graph.shares({"keys": keys}, own)
     results = workers.run(
         cases_expression.expression, arguments, program=program, reduce=reduce, needs=wanted, **options
     )

@@ -42,14 +42,8 @@ def test_repeats_to_the_bit(few: Workers, name: str) -> None:
     tensors = [rng.standard_normal(s).astype(np.float32) for s in shapes]
     pick: Dict[str, Any] = {"u": graph.rows, "v": graph.rows, "e": graph.edges, "p": lambda _: ...}
     grad = rng.standard_normal((nodes, 4, 16)).astype(np.float32)
-    given = [
-        {
-            "part": graph.part(rank),
-            "tensors": [t[pick[x.side](rank)] for t, x in zip(tensors, leaves)],
-            "grad": grad[graph.rows(rank)],
-        }
-        for rank in range(graph.world)
-    ]
+    own = [[t[pick[x.side](rank)] for t, x in zip(tensors, leaves)] for rank in range(graph.world)]
+    given = graph.shares(grad=grad, ranks={"tensors": own})
     found = [
         few.run(cases_expression.expression, given, program=program, reduce="sum", needs=[True] * len(leaves))
         for _ in range(3)

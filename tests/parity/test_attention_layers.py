@@ -21,15 +21,7 @@ def run(workers: Workers, graph: Graph, training: bool) -> None:
     x, grad = rng.standard_normal((graph.num_nodes, 5)), rng.standard_normal((graph.num_nodes, 3, 8))
     near, far = rng.standard_normal((2, edges, 3, 1))
     keys = 7 * np.arange(edges, dtype=np.int64) + 2
-    given = [
-        {
-            "part": graph.part(rank),
-            "x": x[graph.rows(rank)],
-            "grad": grad[graph.rows(rank)],
-            **{n: a[graph.edges(rank)] for n, a in (("near", near), ("far", far), ("keys", keys))},
-        }
-        for rank in range(graph.world)
-    ]
+    given = graph.shares({"near": near, "far": far, "keys": keys}, x=x, grad=grad)
     results = workers.run(cases_attention.gated, given, options=options, training=training)
     mask = np.ones((edges, 3, 1))
     for rank, result in enumerate(results):
@@ -66,15 +58,7 @@ def test_masks_do_not_depend_on_the_number_of_workers(pool: Pool) -> None:
     drawn = []
     for world in (1, 2, 4, 8):
         cut = graph._replace(start=np.linspace(0, graph.num_nodes, world + 1).astype(np.int64))
-        given = [
-            {
-                "part": cut.part(rank),
-                "tensors": [ones[cut.edges(rank)]],
-                "grad": ones[cut.edges(rank)],
-                "keys": keys[cut.edges(rank)],
-            }
-            for rank in range(world)
-        ]
+        given = cut.shares({"tensors": [ones], "grad": ones, "keys": keys})
         program = ["dropout", ["load", "e", 0], 0.4, 99]
         results = Workers(pool, world, "shm").run(
             cases_expression.expression, given, program=program, reduce=None, needs=[False]

@@ -72,15 +72,11 @@ def spread(
             return value if rank == 0 else np.zeros_like(value)
         return value[graph.rows(rank)] if of == "n" else value[graph.edges(rank)] if of == "e" else value
 
-    per_rank = [
-        {
-            "part": graph.part(rank),
-            "inputs": [own(rank, x, side(name, i)) for i, x in enumerate(inputs)],
-            "grads": [own(rank, g, of) for g, of in zip(expected["grads"], SPECS[name].outputs)],
-        }
-        for rank in range(graph.world)
-    ]
-    return workers.run(cases_layers.layer, per_rank, name=name, state=expected["state"], dtype=dtype)
+    ranks, outputs = range(graph.world), list(zip(expected["grads"], SPECS[name].outputs))
+    values = {"inputs": [[own(rank, x, side(name, i)) for i, x in enumerate(inputs)] for rank in ranks]}
+    values["grads"] = [[own(rank, g, of) for g, of in outputs] for rank in ranks]
+    given = graph.shares(ranks=values)
+    return workers.run(cases_layers.layer, given, name=name, state=expected["state"], dtype=dtype)
 
 
 @pytest.mark.parametrize("name", SPECS)

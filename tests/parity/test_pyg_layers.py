@@ -65,14 +65,8 @@ def check(
         return value[graph.rows(rank)] if kind == "n" else value[graph.edges(rank)]
 
     ranks = range(graph.world)
-    given = [
-        {
-            "part": graph.part(rank),
-            "inputs": [own(rank, x, kind) for x, kind in zip(inputs, kinds)],
-            "grads": [own(rank, g, "n") for g in expected["grads"]],
-        }
-        for rank in ranks
-    ]
+    own_inputs = [[own(rank, x, kind) for x, kind in zip(inputs, kinds)] for rank in ranks]
+    given = graph.shares(grads=expected["grads"], ranks={"inputs": own_inputs})
     found = workers.run(cases_pyg.layer, given, name=name, state=expected["state"], dtype=dtype, separate=separate)
 
     basic = UNIT[dtype] * (5 if rounds and dtype == "float32" and name in CANCELLING else 1)
@@ -185,14 +179,7 @@ def test_constant_inputs(two: Workers, name: str) -> None:
     graph = make("random", 2, seed=73)
     inputs = cases_pyg.draw(graph, name, "float64")
     whole = oracle(graph, name, inputs, "float64")
-    given = [
-        {
-            "part": graph.part(r),
-            "inputs": [inputs[0][graph.rows(r)]],
-            "grads": [g[graph.rows(r)] for g in whole["grads"]],
-        }
-        for r in range(2)
-    ]
+    given = graph.shares(inputs=inputs[:1], grads=whole["grads"])
     found = two.run(cases_pyg.layer, given, name=name, state=whole["state"], dtype="float64", constant=True)
     for rank, one in enumerate(found):
         near(one["out"][0], whole["out"][0][graph.rows(rank)], UNIT["float64"], "result")
@@ -209,14 +196,7 @@ def test_bits_in_one_piece(two: Workers, name: str, dropout: float, dtype: str) 
     graph = make("random", 2, seed=72)
     inputs = cases_pyg.draw(graph, name, dtype)
     whole = oracle(graph, name, inputs, dtype)
-    given = [
-        {
-            "part": graph.part(rank),
-            "inputs": [inputs[0][graph.rows(rank)]],
-            "grads": [g[graph.rows(rank)] for g in whole["grads"]],
-        }
-        for rank in range(2)
-    ]
+    given = graph.shares(inputs=inputs[:1], grads=whole["grads"])
     common = {"name": name, "state": whole["state"], "dtype": dtype, "dropout": dropout}
     steps, *others = (two.run(cases_pyg.layer, given, separate=s, **common) for s in ((0, 1), (), (0,), (1,)))
     dropped = not np.allclose(steps[0]["out"][0], whole["out"][0][graph.rows(0)], 1e-4, 1e-4)

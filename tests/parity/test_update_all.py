@@ -125,16 +125,8 @@ def test_a_gradient_that_one_rank_alone_needs(workers: Workers, message: str) ->
     u, rng = features(graph, (4,), "float64"), np.random.default_rng(7)
     e = weights(graph, (), "float64") if message == "u_mul_e" else None
     expected = oracle(graph, message, "sum", u, e, rng)
-    arguments = [
-        {
-            "part": graph.part(rank),
-            "u": u[graph.rows(rank)],
-            "e": None if e is None else e[graph.edges(rank)],
-            "grad": expected["grad"][graph.rows(rank)],
-            "needs": (rank == 0, False),
-        }
-        for rank in range(graph.world)
-    ]
+    needs = [(rank == 0, False) for rank in range(graph.world)]
+    arguments = graph.shares(u=u, grad=expected["grad"], edges={"e": e}, ranks={"needs": needs})
     results = workers.run(cases_update_all.raw, arguments, message=message, reduce="sum")
     assert all(r["requires_grad"] for r in results)
     assert all(r["u"] is None for r in results[1:])
@@ -175,10 +167,7 @@ def test_feature_dimensions(workers: Workers, dims: tuple[int, ...]) -> None:
 def test_width_zero(workers: Workers) -> None:
     graph = make("random", workers.world, seed=21)
     empty = features(graph, (0,), "float32")
-    arguments = [
-        {"part": graph.part(rank), "u": empty[graph.rows(rank)], "e": None, "grad": empty[graph.rows(rank)]}
-        for rank in range(graph.world)
-    ]
+    arguments = graph.shares(u=empty, grad=empty, e=None)
     results = workers.run(cases_update_all.raw, arguments, message="copy_u", reduce="sum", needs=(True, False))
     for rank, result in enumerate(results):
         assert result["out"].shape == result["u"].shape == empty[graph.rows(rank)].shape
