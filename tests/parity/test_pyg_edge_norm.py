@@ -1,5 +1,6 @@
 """Messages that write: batch norm over edges, counters and sums. Values, gradients and buffers after many steps,
-against PyG on the whole graph. A message runs once a forward, on the user's data."""
+against PyG on the whole graph. A message runs once a forward, on the user's data. One that looks at several edges sees
+those of its worker: it says so, and which function does."""
 
 from __future__ import annotations
 
@@ -62,3 +63,16 @@ def test_declared_that_writes(two: Workers) -> None:
     for said in two.run(cases.refused, graph.shares()):
         assert "Sequential wrote its buffer '1.running_mean'" in said
     two.pool.leave()  # blocks of edges that fail end the session
+
+
+def test_warned_of_mixing(few: Workers) -> None:
+    graph = make("random", few.world, seed=95)
+    for found in few.run(cases.warned_of_mixing, graph.shares()):
+        for name, said in found.items():
+            if name in cases.MIXED and few.world > 1:
+                assert any(text.startswith(f"{name} over a tensor of edges sees") for text in said), (name, said)
+            else:
+                assert not said, f"{name}: {said}"
+        if few.world > 1:
+            assert "sar.convert_batchnorm(model)" in found["batch_norm"][0]
+            assert "scatter with index" in found["mean"][0]
