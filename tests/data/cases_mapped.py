@@ -10,16 +10,13 @@ import torch.nn.functional as F
 
 import sar
 from sar.autograd.fused import row_blocks
-from tests.support.worker import refusal
+from tests.support.worker import refusal, settings
 
 
 def load(json_file: str, rank: int, mapped: bool) -> Any:
     """Partition data with features where ``mapped`` says."""
-    sar.Config.features = "mapped" if mapped else "memory"
-    try:
+    with settings(features="mapped" if mapped else "memory"):
         return sar.load_dgl_partition_data(json_file, rank)
-    finally:
-        sar.Config.features = "memory"
 
 
 def layer(model: str, library: str, into: int, out: int) -> torch.nn.Module:

@@ -26,6 +26,7 @@ from tests.data.cases_mapped import load
 from tests.support.pool import Pool
 from tests.support.scripts import together
 from tests.support.sessions import Workers
+from tests.support.worker import settings
 
 N, E = 61, 300
 ALIGNED = "features" + 29 * "_"
@@ -111,12 +112,9 @@ def test_a_part_without_nodes(tmp_path: Path) -> None:
 
 def test_bad_setting(tmp_path: Path) -> None:
     json_file = partition(tmp_path, 1)
-    sar.Config.features = "disk"
-    try:
-        with pytest.raises(ValueError, match="sar.Config.features is 'disk': set it to 'memory' or 'mapped'"):
-            sar.load_dgl_partition_data(json_file, 0)
-    finally:
-        sar.Config.features = "memory"
+    says = "sar.Config.features is 'disk': set it to 'memory' or 'mapped'"
+    with settings(features="disk"), pytest.raises(ValueError, match=says):
+        sar.load_dgl_partition_data(json_file, 0)
 
 
 @pytest.mark.parametrize(("form", "name"), LAYOUTS)

@@ -13,7 +13,7 @@ from torch import nn
 
 import sar
 from tests.support.graphs import Graph
-from tests.support.worker import build, numpy, random_layer, refusal
+from tests.support.worker import build, default_dtype, numpy, random_layer, refusal
 
 WIDER = int(os.environ.get("SAR_LAYERS_WIDER", "1"))
 """A factor for feature sizes, for measurements of memory."""
@@ -208,8 +208,7 @@ def layer(
     grads: list[np.ndarray],
 ) -> dict[str, Any]:
     """Outputs, gradients of inputs and (over all ranks) of parameters."""
-    torch.set_default_dtype(getattr(torch, dtype))
-    try:
+    with default_dtype(getattr(torch, dtype)):
         graph = build(part)
         model = SPECS[name].make()
         if SPECS[name].norm:
@@ -229,8 +228,6 @@ def layer(
                 "parameters": {k: p.grad for k, p in model.named_parameters()},
             }
         )
-    finally:
-        torch.set_default_dtype(torch.float32)
 
 
 def refused(part: dict[str, Any], name: str, x: np.ndarray) -> str:

@@ -22,7 +22,7 @@ from tests.parity.pyg_aggregations import CASES
 from tests.parity.pyg_own_layers import OWN
 from tests.parity.pyg_specs import IN, OUT, REFUSED, SPECS, TYPES, E, mlp, pyg_nn
 from tests.support.graphs import Graph
-from tests.support.worker import build, numpy, random_layer, refusal
+from tests.support.worker import build, default_dtype, numpy, random_layer, refusal
 
 KNOWN = {**SPECS, **CASES, **OWN}
 
@@ -105,8 +105,7 @@ def step(
 
     :param grads: of the results; drawn where there are none
     """
-    torch.set_default_dtype(getattr(torch, dtype))
-    try:
+    with default_dtype(getattr(torch, dtype)):
         model = make(name)
         if state is not None and KNOWN[name].norm:
             model = sar.convert_batchnorm(model)
@@ -122,8 +121,6 @@ def step(
         grads = grads or [rng.standard_normal(tuple(o.shape)).astype(dtype) for o in out]
         found = numpy([o.detach().clone() for o in out])
         torch.autograd.backward(out, [torch.from_numpy(g) for g in grads])
-    finally:
-        torch.set_default_dtype(torch.float32)
     parameters = {k: torch.zeros_like(p) if p.grad is None else p.grad for k, p in model.named_parameters()}
     return {
         "state": saved,

@@ -14,7 +14,7 @@ from torch import nn
 import sar
 from tests.parity.cases_pyg import graph_index
 from tests.parity.pyg_specs import mlp, pyg_nn
-from tests.support.worker import numpy, random_layer, refusal
+from tests.support.worker import default_dtype, numpy, random_layer, refusal
 
 
 class Counting(nn.Module):
@@ -66,8 +66,7 @@ def trained(
     name: str, index: Any, x: np.ndarray, nodes: int, seed: int, steps: int, alone: bool, convert: bool
 ) -> dict[str, Any]:
     """Results in training and after it, gradients of the last step and buffers."""
-    torch.set_default_dtype(torch.float64)
-    try:
+    with default_dtype(torch.float64):
         model = random_layer(MODELS[name], seed)
         model = sar.convert_batchnorm(model) if convert else model
         optimizer = torch.optim.SGD(model.parameters(), lr=0.02) if list(model.parameters()) else None
@@ -86,8 +85,6 @@ def trained(
         grads = {k: p.grad for k, p in model.named_parameters()}
         model.eval()
         after = model(rows.detach(), index).detach()
-    finally:
-        torch.set_default_dtype(torch.float32)
     calls = getattr(model, "calls", 0)
     buffers = {k: b.clone() for k, b in model.named_buffers()}
     return numpy({"out": out.detach(), "after": after, "x": rows.grad, "grads": grads, "buffers": buffers}) | {

@@ -10,7 +10,7 @@ from torch import nn
 
 import sar
 from tests.parity.cases_pyg import graph_index
-from tests.support.worker import numpy, random_layer, refusal
+from tests.support.worker import default_dtype, numpy, random_layer, refusal
 
 IN, GRAPHS = 6, 5
 DEGREES = torch.tensor([1, 4, 9, 12, 9, 6, 4, 2])
@@ -103,8 +103,7 @@ def step(
     :param share: the part of it that this worker gives, where all workers have the result
     """
     dtype = torch.from_numpy(x).dtype
-    torch.set_default_dtype(torch.float64)  # so that both precisions have the same parameters
-    try:
+    with default_dtype(torch.float64):  # so that both precisions have the same parameters
         model = random_layer(MODELS[name]).to(dtype)
         torch.set_default_dtype(dtype)
         if split:
@@ -118,8 +117,6 @@ def step(
                 grad = np.random.default_rng(12).standard_normal(tuple(out.shape)).astype(x.dtype)
             out.backward(torch.from_numpy(grad * np.asarray(share, x.dtype)))
         evaluated = model.eval()(leaf) if batch is None else model.eval()(leaf, torch.from_numpy(batch), GRAPHS)
-    finally:
-        torch.set_default_dtype(torch.float32)
     parameters = {k: torch.zeros_like(p) if p.grad is None else p.grad for k, p in model.named_parameters()}
     buffers = {k: v for k, v in model.named_buffers() if v.is_floating_point()}
     found = {"out": out, "grad": grad, "x": leaf.grad, "parameters": parameters, "buffers": buffers}

@@ -11,6 +11,7 @@ from tests.parity import cases_nn
 from tests.parity.cases_nn import make_layer
 from tests.support.graphs import Graph, close
 from tests.support.sessions import Workers
+from tests.support.worker import default_dtype
 
 
 def oracle(
@@ -20,8 +21,7 @@ def oracle(
     import dgl
 
     rng = np.random.default_rng(4)
-    torch.set_default_dtype(torch.from_numpy(x).dtype)
-    try:
+    with default_dtype(torch.from_numpy(x).dtype):
         torch.manual_seed(5)
         model = make_layer(dgl.nn, name, options).to(torch.from_numpy(x).dtype)  # some parameters are float32 there
         for parameter in model.parameters():  # biases begin at zero, which hides mistakes
@@ -38,8 +38,6 @@ def oracle(
             attention_grad = rng.standard_normal(tuple(attention.shape)).astype(x.dtype)
             total = total + (attention * torch.from_numpy(attention_grad)).sum()
         total.backward()
-    finally:
-        torch.set_default_dtype(torch.float32)
     assert feature.grad is not None
     return {
         "state": {k: v.numpy() for k, v in model.state_dict().items()},

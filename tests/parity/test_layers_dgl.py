@@ -12,6 +12,7 @@ from tests.parity import cases_layers
 from tests.parity.cases_layers import IN, REFUSED, SPECS, call, draw, tensors
 from tests.support.graphs import Graph, close, make
 from tests.support.sessions import Workers, half
+from tests.support.worker import default_dtype
 
 
 def looped(kind: str, world: int, seed: int, loops: bool = True) -> Graph:
@@ -36,8 +37,7 @@ def side(name: str, position: int) -> str:
 
 def oracle(graph: Graph, name: str, inputs: list[Any], dtype: str, like: Any = None) -> dict[str, Any]:
     """DGL on the whole graph; with the parameters and gradients of ``like`` where given."""
-    torch.set_default_dtype(getattr(torch, dtype))
-    try:
+    with default_dtype(getattr(torch, dtype)):
         model = cases_layers.make(name)
         if like is not None:
             model.load_state_dict({k: torch.from_numpy(v) for k, v in like["state"].items()})  # converts the dtype
@@ -51,8 +51,6 @@ def oracle(graph: Graph, name: str, inputs: list[Any], dtype: str, like: Any = N
         results = [o.detach().clone().numpy() for o in out]
         if any(o.requires_grad for o in out):
             torch.autograd.backward(out, [torch.from_numpy(g) for g in grads])
-    finally:
-        torch.set_default_dtype(torch.float32)
     return {
         "state": saved,
         "out": results,

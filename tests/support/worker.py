@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+import contextlib
+from typing import Any, Callable, Iterator
 
 import numpy as np
 import torch
@@ -71,3 +72,25 @@ def refusal(call: Callable[..., Any], *args: Any) -> str:
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return "nothing"
+
+
+@contextlib.contextmanager
+def default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@contextlib.contextmanager
+def settings(**values: Any) -> Iterator[None]:
+    """Settings of sar.Config, which are as before afterwards."""
+    before = {name: getattr(sar.Config, name) for name in values}
+    try:
+        for name, value in values.items():
+            setattr(sar.Config, name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(sar.Config, name, value)
