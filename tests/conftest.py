@@ -50,9 +50,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool, bool]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Orders tests for the streams, and marks as ``full`` what a run leaves out of the product of cases and sessions.
 
-    Every case runs on ``streams.ALWAYS``. A function's cases are dealt to its other sessions, so that each session has
-    a case of each function; where there are many, every fourth case has one more session. Which one depends on the
-    names of the parameters' values alone. Tests named by their ids are never left out.
+    A function's cases are dealt to its sessions, so that each session has a case of each function; where there are
+    many, every fourth case has another session than ``streams.ALWAYS``, and where there are few, a case has several.
+    Which ones depends on the names of the parameters' values alone. Tests named by their ids are never left out.
     """
     items.sort(key=lambda item: streams.order(item.nodeid))
     if any("[" in argument for argument in config.args):
@@ -68,9 +68,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for cases in functions.values():
         for turn, (_, by_session) in enumerate(sorted(cases.items())):
             others = [session for session in by_session if session != streams.ALWAYS]
-            for place, session in enumerate(others):
-                if (place - turn) % min(len(cases), 4 * len(others)):
-                    by_session[session].add_marker("full")
+            left_out = {s for n, s in enumerate(others) if (n - turn) % min(len(cases), 4 * len(others))}
+            if len(left_out) < len(others) and len(cases) >= 2 * len(others):
+                left_out.add(streams.ALWAYS)
+            for session in left_out & by_session.keys():
+                by_session[session].add_marker("full")
 
 
 @pytest.fixture(scope="session")

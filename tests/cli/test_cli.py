@@ -139,9 +139,11 @@ def test_the_cause_is_named_not_its_echo(tmp_path: Path) -> None:
     path = script(
         tmp_path,
         "class RemoteError(Exception): pass\n"
+        f"there = {str(tmp_path / 'there')!r}\n"
+        "while rank == 0 and not os.path.exists(there): time.sleep(0.01)\n"
         "if rank == 0: raise RemoteError('rank 1 failed')\n"
         "if rank == 2: time.sleep(300)\n"
-        "time.sleep(1); raise ValueError('the cause')",
+        "open(there, 'w').close(); time.sleep(0.7); raise ValueError('the cause')",
     )
     done = launch_fresh("-n", 3, "--grace", 3, path)
     assert done.returncode == 1

@@ -59,7 +59,7 @@ def test_interrupted(graph: Path, tmp_path: Path, where: str, number: signal.Sig
 # Stays where it is told to, and says so.
 STOPS = """
 import sys, time
-from sar import cli
+import sar.cli  # from sar import cli would import torch
 from sar.cli.output import Stage
 
 where, words = sys.argv[1], sys.argv[2:]
@@ -89,5 +89,5 @@ if where == "kaminpar":
         kaminpar._resident = lambda pid: 0
         return 0
     kaminpar._resident = resident
-sys.exit(cli.main(words))
+sys.exit(sar.cli.main(words))
 """

@@ -10,15 +10,13 @@ import torch.nn.functional as F
 
 import sar
 from sar.autograd.fused import row_blocks
+from tests.support.worker import refusal, settings
 
 
 def load(json_file: str, rank: int, mapped: bool) -> Any:
     """Partition data with features where ``mapped`` says."""
-    sar.Config.features = "mapped" if mapped else "memory"
-    try:
+    with settings(features="mapped" if mapped else "memory"):
         return sar.load_dgl_partition_data(json_file, rank)
-    finally:
-        sar.Config.features = "memory"
 
 
 def layer(model: str, library: str, into: int, out: int) -> torch.nn.Module:
@@ -80,11 +78,7 @@ def cut_off(json_file: str, file: str) -> str:
     graph = sar.construct_full_graph(data)
     x = next(t for name, t in data.node_features.items() if name.startswith("_N/features"))
     os.truncate(file, 100)
-    try:
-        layer("mean", "sar", x.shape[1], 2)(graph, x)
-    except sar.FormatError as error:
-        return str(error)
-    return "nothing"
+    return refusal(lambda: layer("mean", "sar", x.shape[1], 2)(graph, x))
 
 
 def hetero(json_file: str, mapped: list[bool]) -> list[bytes]:

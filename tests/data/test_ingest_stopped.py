@@ -19,13 +19,13 @@ from tests.data.graphs import edges_of, expected_edges, one_type, write_table
 # holds the run at its last step, when most of the files are written
 PAUSE = """
 import sys, time
+import sar.cli  # from sar import cli would import torch
 from sar.data.ingest import make as package
-from sar import cli
 def pause(*arguments, **more):
     print("here", flush=True)
     time.sleep(300)
 package.write_description = pause
-sys.exit(cli.main(sys.argv[1:]))
+sys.exit(sar.cli.main(sys.argv[1:]))
 """
 
 

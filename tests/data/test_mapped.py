@@ -26,6 +26,7 @@ from tests.data.cases_mapped import load
 from tests.support.pool import Pool
 from tests.support.scripts import together
 from tests.support.sessions import Workers
+from tests.support.worker import settings
 
 N, E = 61, 300
 ALIGNED = "features" + 29 * "_"
@@ -111,12 +112,9 @@ def test_a_part_without_nodes(tmp_path: Path) -> None:
 
 def test_bad_setting(tmp_path: Path) -> None:
     json_file = partition(tmp_path, 1)
-    sar.Config.features = "disk"
-    try:
-        with pytest.raises(ValueError, match="sar.Config.features is 'disk': set it to 'memory' or 'mapped'"):
-            sar.load_dgl_partition_data(json_file, 0)
-    finally:
-        sar.Config.features = "memory"
+    says = "sar.Config.features is 'disk': set it to 'memory' or 'mapped'"
+    with settings(features="disk"), pytest.raises(ValueError, match=says):
+        sar.load_dgl_partition_data(json_file, 0)
 
 
 @pytest.mark.parametrize(("form", "name"), LAYOUTS)
@@ -251,7 +249,7 @@ for _ in range(3):
 """
 
 
-@pytest.mark.parametrize("form", ["dgl", "sar"])
+@pytest.mark.parametrize("form", ["dgl", pytest.param("sar", marks=pytest.mark.full)])
 def test_three_times_a_memory_limit(tmp_path: Path, form: str) -> None:
     """Features of 96 MiB, where what comes after the start may take 32 MiB, the page cache included."""
     rows = 6144

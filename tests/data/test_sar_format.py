@@ -44,10 +44,7 @@ def one_type(folder: Path, n: int = N, edges: int = E) -> Path:
     }
     weights = {"w": rng.random((edges, 1), dtype=np.float32)}
     graph_dirs.write(
-        folder,
-        {"_N": (n, nodes)},
-        {("_N", "_E", "_N"): (src, dst, weights)},
-        ids={"_N": "nodes/_N/ids.parquet"},
+        folder, {"_N": (n, nodes)}, {("_N", "_E", "_N"): (src, dst, weights)}, ids={"_N": "nodes/_N/ids.parquet"}
     )
     pq.write_table(pa.table({"id": [f"node {i}" for i in range(n)]}), folder / "nodes/_N/ids.parquet")
     return folder

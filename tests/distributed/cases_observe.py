@@ -10,7 +10,7 @@ import numpy as np
 
 import sar
 import sar.function as fn
-from tests.support.worker import build, tensor
+from tests.support.worker import build, settings, tensor
 
 
 def traced(folder: str, part: dict[str, Any], x: np.ndarray, torch_ops: bool) -> dict[str, Any]:
@@ -47,17 +47,14 @@ def traced_attention(folder: str, part: dict[str, Any]) -> list[dict[str, Any]]:
     graph = build(part)
     n = graph.num_nodes()
     z, left, right = (torch.randn(n, 4, width, requires_grad=True) for width in (16, 1, 1))
-    sar.Config.exchange = "pull"
-    try:
-        with sar.trace(os.path.join(folder, "attention.json"), torch_ops=False), graph.local_scope():
-            graph.srcdata.update({"z": z, "left": left})
-            graph.dstdata["right"] = right
-            graph.apply_edges(fn.u_add_v("left", "right", "e"))
-            graph.edata["a"] = sar.edge_softmax(graph, torch.nn.functional.leaky_relu(graph.edata["e"], 0.2))
-            graph.update_all(fn.u_mul_e("z", "a", "m"), fn.sum("m", "out"))
-            graph.dstdata["out"].square().sum().backward()
-    finally:
-        sar.Config.exchange = "auto"
+    trace = sar.trace(os.path.join(folder, "attention.json"), torch_ops=False)
+    with settings(exchange="pull"), trace, graph.local_scope():
+        graph.srcdata.update({"z": z, "left": left})
+        graph.dstdata["right"] = right
+        graph.apply_edges(fn.u_add_v("left", "right", "e"))
+        graph.edata["a"] = sar.edge_softmax(graph, torch.nn.functional.leaky_relu(graph.edata["e"], 0.2))
+        graph.update_all(fn.u_mul_e("z", "a", "m"), fn.sum("m", "out"))
+        graph.dstdata["out"].square().sum().backward()
     with open(os.path.join(folder, f"attention.rank{sar.rank()}.json"), encoding="utf-8") as file:
         events: list[dict[str, Any]] = json.load(file)["traceEvents"]
     return events

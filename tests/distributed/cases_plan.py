@@ -13,7 +13,7 @@ from torch import nn
 import sar
 import sar.nn
 from sar.cli.resident import reset_peak, resident
-from tests.support.worker import build
+from tests.support.worker import build, settings
 
 
 class SAGE(nn.Module):
@@ -82,15 +82,12 @@ def traffic(part: dict[str, Any], rows: int, kind: str, widths: list[int]) -> di
             h = one(graph, h).flatten(1)
         h.sum().backward()
 
-    sar.Config.exchange = "pull"  # which is what plans are made for
-    try:
+    with settings(exchange="pull"):  # which is what plans are made for
         step()  # what is made with the first step has been made
         sar.comm.barrier()
         before = sent()
         step()
         after = sent()
         sar.comm.barrier()
-    finally:
-        sar.Config.exchange = "auto"
     boundary = {int(n) for n in part["src"] if not part["start"][sar.rank()] <= n < part["start"][sar.rank() + 1]}
     return {"sent": after - before, "boundary": len(boundary), "edges": len(part["src"])}

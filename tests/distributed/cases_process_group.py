@@ -14,6 +14,7 @@ from torch import Tensor
 
 import sar
 from sar._engine import session as _session
+from tests.support.worker import refusal
 
 Calls = dict[str, Callable[[Any, Tensor], Any]]
 _beside: tuple[Any, Any] = (None, None)
@@ -299,7 +300,7 @@ def store() -> str:
     assert ours.num_keys() >= world + 2
     sar.comm.barrier()
     assert rank or [ours.delete_key("of 0"), ours.delete_key("of 0")] == [True, False]
-    late = _raised(lambda: ours.wait(["never"], datetime.timedelta(milliseconds=20)))
+    late = refusal(lambda: ours.wait(["never"], datetime.timedelta(milliseconds=20)))
     assert "nobody has set" in late and "never" in late, late
     return "done"
 
@@ -348,31 +349,23 @@ def _fresh(seconds: float = 60) -> Iterator[Any]:
         dist.destroy_process_group(group)
 
 
-def _raised(call: Callable[[], Any]) -> str:
-    try:
-        call()
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return "nothing"
-
-
 def refusals() -> dict[str, str]:
     """What is refused before anything is sent, so that the group goes on."""
     ours, _ = groups()
     world = sar.world_size()
     found = {
-        "device": _raised(lambda: dist.all_reduce(torch.ones(2, device="meta"))),
-        "sparse": _raised(lambda: dist.all_reduce(torch.eye(3).to_sparse())),
-        "dtypes": _raised(lambda: ours.alltoall([torch.ones(1)] * world, [torch.ones(1).double()] * world)),
-        "lists": _raised(lambda: ours.alltoall([torch.ones(1)] * (world + 1), [torch.ones(1)] * world)),
-        "splits": _raised(lambda: ours.all_to_all_single(torch.ones(world), torch.ones(world), [], [9] * world)),
-        "rows": _raised(lambda: dist.all_to_all_single(torch.ones(world), torch.ones(world * 2 + 1))),
-        "into": _raised(lambda: dist.all_gather_into_tensor(torch.ones(world * 2 + 1), torch.ones(2))),
-        "scattered": _raised(lambda: dist.reduce_scatter_tensor(torch.ones(2), torch.ones(world * 2 + 1))),
-        "operation": _raised(lambda: dist.all_reduce(torch.ones(2), dist._make_nccl_premul_sum(2.0))),
-        "average": _raised(lambda: dist.all_reduce(torch.ones(2, dtype=torch.int64), dist.ReduceOp.AVG)),
-        "tag": _raised(lambda: ours.send([torch.ones(2)], (sar.rank() + 1) % world, 5)),
-        "source": _raised(lambda: ours.recv_anysource([torch.ones(2)], 0)),
+        "device": refusal(lambda: dist.all_reduce(torch.ones(2, device="meta"))),
+        "sparse": refusal(lambda: dist.all_reduce(torch.eye(3).to_sparse())),
+        "dtypes": refusal(lambda: ours.alltoall([torch.ones(1)] * world, [torch.ones(1).double()] * world)),
+        "lists": refusal(lambda: ours.alltoall([torch.ones(1)] * (world + 1), [torch.ones(1)] * world)),
+        "splits": refusal(lambda: ours.all_to_all_single(torch.ones(world), torch.ones(world), [], [9] * world)),
+        "rows": refusal(lambda: dist.all_to_all_single(torch.ones(world), torch.ones(world * 2 + 1))),
+        "into": refusal(lambda: dist.all_gather_into_tensor(torch.ones(world * 2 + 1), torch.ones(2))),
+        "scattered": refusal(lambda: dist.reduce_scatter_tensor(torch.ones(2), torch.ones(world * 2 + 1))),
+        "operation": refusal(lambda: dist.all_reduce(torch.ones(2), dist._make_nccl_premul_sum(2.0))),
+        "average": refusal(lambda: dist.all_reduce(torch.ones(2, dtype=torch.int64), dist.ReduceOp.AVG)),
+        "tag": refusal(lambda: ours.send([torch.ones(2)], (sar.rank() + 1) % world, 5)),
+        "source": refusal(lambda: ours.recv_anysource([torch.ones(2)], 0)),
     }
     t = torch.ones(1)
     dist.all_reduce(t)
@@ -385,8 +378,8 @@ def sizes_differ() -> list[str]:
     found = []
     for asynchronous in (False, True):
         with _fresh() as group:
-            found.append(_raised(functools.partial(_reduce_unlike, group, asynchronous)))
-            found.append(_raised(functools.partial(dist.barrier, group)))
+            found.append(refusal(functools.partial(_reduce_unlike, group, asynchronous)))
+            found.append(refusal(functools.partial(dist.barrier, group)))
     t = torch.ones(1)
     dist.all_reduce(t)
     assert t.item() == sar.world_size()
@@ -403,7 +396,7 @@ def late() -> str:
     """A rank that does not come in time."""
     with _fresh(1.0) as group:
         work = dist.all_reduce(torch.ones(1), group=group, async_op=True) if sar.rank() == 0 else None
-        found = _raised(lambda: work.wait(datetime.timedelta(milliseconds=50))) if work is not None else ""
-        found += "; " + (_raised(work.wait) if work is not None else "")
+        found = refusal(lambda: work.wait(datetime.timedelta(milliseconds=50))) if work is not None else ""
+        found += "; " + (refusal(work.wait) if work is not None else "")
         sar.comm.barrier()
     return found

@@ -40,7 +40,7 @@ def hosts(tmp_path: Path) -> Iterator[tuple[list[Machine], str]]:
         pytest.skip(f"no network namespaces: {why}")
 
 
-@pytest.mark.parametrize("transport", ["auto", "tcp"])
+@pytest.mark.parametrize("transport", ["auto", pytest.param("tcp", marks=pytest.mark.full)])
 def test_two_ports_for_two_workers(hosts: tuple[list[Machine], str], tmp_path: Path, transport: str) -> None:
     places, ssh = hosts
     (tmp_path / "worker.py").write_text(WORKER)

@@ -13,12 +13,12 @@ from tests.support.sessions import Workers
 
 def test_sums(workers: Workers) -> None:
     graph = make("random", workers.world, seed=60)
-    workers.run(cases_gradients.sums, [{"part": graph.part(r)} for r in range(workers.world)])
+    workers.run(cases_gradients.sums, graph.shares())
 
 
 def test_backward_twice(two: Workers) -> None:
     graph = make("random", 2, seed=61)
-    two.run(cases_gradients.backward_twice, [{"part": graph.part(r)} for r in range(2)])
+    two.run(cases_gradients.backward_twice, graph.shares())
 
 
 def test_sync_sends_buffers(few: Workers) -> None:

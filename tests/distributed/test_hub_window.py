@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import dgl
 import numpy as np
 import pytest
 import torch
@@ -34,7 +33,7 @@ def star(world: int) -> Graph:
 def whole(graph: Graph, name: str, x: np.ndarray, grad: np.ndarray) -> dict[str, Any]:
     rows = torch.from_numpy(x.copy()).requires_grad_()
     model = layer(name, x.shape[1], str(x.dtype))
-    out = model(dgl.graph((torch.from_numpy(graph.src), torch.from_numpy(graph.dst)), num_nodes=graph.num_nodes), rows)
+    out = model(graph.of_dgl(), rows)
     out.backward(torch.from_numpy(grad))
     return {"out": out.detach(), "x": rows.grad, **{n: p.grad for n, p in model.named_parameters()}}
 
@@ -49,9 +48,7 @@ def test_a_hub_through_a_small_window(pool: Any, world: int, name: str) -> None:
     shape = (graph.num_nodes, 4, 16) if name == "attention" else (graph.num_nodes, 24)
     grad = rng.standard_normal(shape)
     expected = whole(graph, name, x, grad)
-    arguments = [
-        {"part": graph.part(r), "x": x[graph.rows(r)], "grad": grad[graph.rows(r)]} for r in range(graph.world)
-    ]
+    arguments = graph.shares(x=x, grad=grad)
     window = 64 << 10  # bytes a link, the least there is
     results = Workers(pool, world, "shm").run(
         cases_hub_window.rows_of_hubs, arguments, name=name, window=window * (world - 1), repeats=2

@@ -35,8 +35,7 @@ def check_required(results: list[Any], name: str) -> None:
 def test_edges_of_one_relation(few: Workers, kind: str) -> None:
     graph = make(kind, few.world, seed=3)
     triple = ("_N", "_E", "_N")
-    arguments = [{"part": graph.part(rank)} for rank in range(few.world)]
-    results = few.run(cases_blocks.surface, arguments, triples=[triple])
+    results = few.run(cases_blocks.surface, graph.shares(), triples=[triple])
     for rank, result in enumerate(results):
         mine = graph.edges(rank)
         # edges of partition data made by hand follow shard by shard

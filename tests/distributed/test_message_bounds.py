@@ -57,16 +57,14 @@ SAID = {
 
 def test_mistakes(some: Workers) -> None:
     graph = make("random", some.world)
-    arguments = [{"part": graph.part(r)} for r in range(graph.world)]
-    for found in some.run(cases_message.mistakes, arguments):
+    for found in some.run(cases_message.mistakes, graph.shares()):
         assert found.keys() == SAID.keys()
         for name, pattern in SAID.items():
             assert re.search(pattern, found[name]), f"{name}: {found[name]}"
 
 
 @pytest.mark.parametrize(
-    "kind, words",
-    [("mailbox", "shape and dtype must not depend on the rows"), ("rank", "it must be the same on all")],
+    "kind, words", [("mailbox", "shape and dtype must not depend on the rows"), ("rank", "it must be the same on all")]
 )
 def test_results_that_change_shape(some: Workers, kind: str, words: str) -> None:
     graph = make("random", some.world)

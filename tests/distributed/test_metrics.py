@@ -20,7 +20,7 @@ from tests.support.sessions import Workers
 
 def parts(workers: Workers) -> list[dict[str, Any]]:
     graph = make("random", workers.world, seed=8)
-    return [{"part": graph.part(r)} for r in range(workers.world)]
+    return graph.shares()
 
 
 def test_metrics_are_those_of_the_statistics(few: Workers) -> None:
@@ -32,9 +32,7 @@ def test_metrics_are_those_of_the_statistics(few: Workers) -> None:
         assert after["took"] > 0
         peers = {str(r) for r in range(few.world)} - {str(rank)}
         for field, counter in (("sent", "sent_bytes"), ("received", "recv_bytes")):
-            assert after[field] == {
-                p: sum(of[counter] for of in stats["links"] if str(of["peer"]) == p) for p in peers
-            }
+            assert after[field] == {p: sum(of[counter] for of in stats["links"] if str(of["peer"]) == p) for p in peers}
         waited = after["waited"]
         assert waited.keys() == peers and all(0 <= before["waited"][p] <= waited[p] for p in peers)
         in_operations = sum(of["wait_seconds"] for of in stats["operations"].values())

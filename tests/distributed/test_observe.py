@@ -18,8 +18,7 @@ from tests.support.sessions import Workers
 def record(workers: Workers, folder: Path, torch_ops: bool) -> list[dict[str, Any]]:
     graph = make("random", workers.world, seed=50)
     x = np.random.default_rng(51).standard_normal((graph.num_nodes, 64)).astype("float32")
-    arguments = [{"part": graph.part(r), "x": x[graph.rows(r)]} for r in range(graph.world)]
-    return workers.run(cases_observe.traced, arguments, folder=str(folder), torch_ops=torch_ops)
+    return workers.run(cases_observe.traced, graph.shares(x=x), folder=str(folder), torch_ops=torch_ops)
 
 
 def inside(inner: dict[str, Any], outer: dict[str, Any]) -> bool:
@@ -60,8 +59,7 @@ def test_timeline(two: Workers, tmp_path: Path, torch_ops: bool) -> None:
 def test_timeline_of_attention(two: Workers, tmp_path: Path) -> None:
     """Where rows are read again and gradients return in one movement, both show."""
     graph = make("random", 2, seed=52)
-    arguments = [{"part": graph.part(r)} for r in range(2)]
-    for rank, events in enumerate(two.run(cases_observe.traced_attention, arguments, folder=str(tmp_path))):
+    for rank, events in enumerate(two.run(cases_observe.traced_attention, graph.shares(), folder=str(tmp_path))):
         lanes = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
         slices = [e for e in events if e["ph"] == "X"]
         backward = [e for e in slices if e["name"].startswith("backward")]

@@ -13,8 +13,7 @@ from tests.support.sessions import Workers
 def test_backward_of_a_program_that_left_the_table(pool: Pool) -> None:
     graph = make("random", 2, seed=3)
     x = np.random.default_rng(4).standard_normal((graph.num_nodes, 3))
-    arguments = [{"part": graph.part(rank), "x": x[graph.rows(rank)]} for rank in range(2)]
-    results = Workers(pool, 2, "shm").run(cases_expression.forgotten, arguments)
+    results = Workers(pool, 2, "shm").run(cases_expression.forgotten, graph.shares(x=x))
     degrees = np.bincount(graph.src, minlength=graph.num_nodes)[:, None]
     grad = degrees * (np.exp(x) + 1 - np.tanh(x) ** 2)
     for i, f in enumerate((np.exp, np.tanh)):

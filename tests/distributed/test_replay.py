@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
-from tests.support import ROOT
+from tests.support import ROOT, warm
 
 sys.path.insert(0, str(ROOT / "bench"))
 
@@ -24,6 +27,14 @@ CALLS = {
 }
 
 
+def started(words: list[str], *, env: dict[str, str], **options: Any) -> Any:
+    """Those whose memory is measured, rank 0 of 3, as a process of their own, the others as forks of one that has
+    imported torch."""
+    if (env["RANK"], env["WORLD_SIZE"]) == ("0", "3") and words[1].endswith("worker.py"):
+        return subprocess.Popen(words, env=env, **options)
+    return warm.Popen(words[1:], env=env, **options)
+
+
 @pytest.mark.parametrize(
     ("model", "way"),
     [
@@ -32,9 +43,11 @@ CALLS = {
         pytest.param("gat128", "efficient", marks=pytest.mark.full),
     ],
 )
-def test_replayed_peers(tmp_path: Path, model: str, way: str) -> None:
+def test_replayed_peers(tmp_path: Path, model: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rank 0 of 3 sends and receives, to the byte and the frame, what it does among real workers, and takes the memory
     that it does there."""
+    for module in (common, paper):
+        monkeypatch.setattr(module, "subprocess", SimpleNamespace(**{**vars(subprocess), "Popen": started}))
     records = [str(tmp_path / f"{workers}.json") for workers in (2, 3)]
     for workers, record in zip((2, 3), records):
         parts = paper.small(str(tmp_path), workers, 3001, 60_001)

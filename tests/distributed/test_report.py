@@ -53,11 +53,9 @@ class Reader(HTMLParser):
 
 def logged(workers: Workers, folder: Path, epochs: int = 3, logging: list[int] | None = None, **settings: str) -> Any:
     graph = make("random", workers.world, seed=8)
-    arguments = [{"part": graph.part(r)} for r in range(workers.world)]
+    arguments = graph.shares()
     ranks = list(range(workers.world)) if logging is None else logging
-    return workers.run(
-        cases_run_log.trained, arguments, folder=str(folder), epochs=epochs, logging=ranks, **settings
-    )
+    return workers.run(cases_run_log.trained, arguments, folder=str(folder), epochs=epochs, logging=ranks, **settings)
 
 
 def test_the_log_holds_what_happened(few: Workers, tmp_path: Path) -> None:
@@ -88,9 +86,7 @@ def test_logging_sends_nothing(two: Workers, tmp_path: Path) -> None:
 def test_the_page(few: Workers, tmp_path: Path) -> None:
     evil = "</style><script>alert(1)</script><img src=x onerror=y> \"quotes\" & 'all'"
     logged(few, tmp_path / "run", note=evil)
-    plan = estimate_memory(
-        None, ["sage:3"], in_features=8, num_nodes=61, num_edges=400, parts=few.world, edge_cut=0.5
-    )
+    plan = estimate_memory(None, ["sage:3"], in_features=8, num_nodes=61, num_edges=400, parts=few.world, edge_cut=0.5)
     (tmp_path / "run" / "plan.json").write_text(json.dumps([e._asdict() for e in plan]))
     out = tmp_path / "report.html"
     assert sar.cli.main(["report", str(tmp_path / "run"), "-o", str(out)]) == 0

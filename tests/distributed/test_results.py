@@ -36,7 +36,7 @@ def write(
     """Writes rows at shuffled ids, and gives what is expected."""
     graph = make(kind, workers.world, seed=3)
     numbers = np.random.default_rng(4).permutation(graph.num_nodes)
-    arguments = [{"part": graph.part(r)} for r in range(graph.world)]
+    arguments = graph.shares()
     common = {"numbers": numbers, "dtype": dtype, "shape": shape, "kind": ids, "round_bytes": round_bytes}
     workers.run(cases_results.written, arguments, path=str(path), **common)
     return cases_results.values(np.arange(graph.num_nodes), dtype, shape).float().numpy()
@@ -106,8 +106,7 @@ def test_gather_in_small_batches(two: Workers, tmp_path: Path, monkeypatch: pyte
     graph = Graph(5000, np.zeros(0, np.int64), np.zeros(0, np.int64), np.array([0, 100, 5000]))
     numbers = np.random.default_rng(5).permutation(5000)
     common = {"numbers": numbers, "dtype": "int64", "shape": [], "kind": "all", "round_bytes": 1 << 20}
-    arguments = [{"part": graph.part(r)} for r in range(2)]
-    two.run(cases_results.written, arguments, path=str(tmp_path / "p.parquet"), **common)
+    two.run(cases_results.written, graph.shares(), path=str(tmp_path / "p.parquet"), **common)
     gather(str(tmp_path / "p.parquet"), str(tmp_path / "p.npy"))
     expected = cases_results.values(np.arange(5000), "int64", []).numpy()
     np.testing.assert_array_equal(np.load(tmp_path / "p.npy"), expected)
@@ -115,7 +114,7 @@ def test_gather_in_small_batches(two: Workers, tmp_path: Path, monkeypatch: pyte
 
 def test_columns(two: Workers, tmp_path: Path) -> None:
     graph = make("random", 2)
-    arguments = [{"part": graph.part(r)} for r in range(2)]
+    arguments = graph.shares()
     for names, expected in ((["yes", "no"], ["id", "yes", "no"]), (None, ["id", "class", "score"])):
         path = tmp_path / f"{len(expected)}{names}.parquet"
         two.run(cases_results.columns, arguments, path=str(path), names=names)
@@ -217,7 +216,7 @@ def test_refused(two: Workers, tmp_path: Path, wrong: str, rank: int, name: str,
     """All ranks raise, nothing is left, and the next call goes well."""
     (tmp_path / "other").mkdir()
     graph = make("random", 2)
-    arguments = [{"part": graph.part(r)} for r in range(2)]
+    arguments = graph.shares()
     common = {"path": str(tmp_path / name), "wrong": wrong, "rank": rank, "again": str(tmp_path / f"again-{name}")}
     said = two.run(cases_results.refused, arguments, **common)
     firsts = [first for first, _ in said]
@@ -231,7 +230,7 @@ def test_refused(two: Workers, tmp_path: Path, wrong: str, rank: int, name: str,
 def test_what_was_there_stays_after_an_error(two: Workers, tmp_path: Path) -> None:
     expected = write(two, tmp_path / "pred.npy", "random", "float32", [2])
     graph = make("random", 2)
-    arguments = [{"part": graph.part(r)} for r in range(2)]
+    arguments = graph.shares()
     common = {"path": str(tmp_path / "pred.npy"), "wrong": "same ids", "rank": 0, "again": str(tmp_path / "b.npy")}
     two.run(cases_results.refused, arguments, **common)
     np.testing.assert_array_equal(np.load(tmp_path / "pred.npy"), expected)
@@ -239,16 +238,14 @@ def test_what_was_there_stays_after_an_error(two: Workers, tmp_path: Path) -> No
 
 def test_blocks_are_refused(two: Workers, tmp_path: Path) -> None:
     graph = make("random", 2)
-    arguments = [{"part": graph.part(r)} for r in range(2)]
-    for message in two.run(cases_results.of_block, arguments, path=str(tmp_path / "pred.npy")):
+    for message in two.run(cases_results.of_block, graph.shares(), path=str(tmp_path / "pred.npy")):
         assert "graph is a block" in message
 
 
 @pytest.mark.parametrize("name", ["pred.npy", "pred.parquet"])
 def test_full_disk(two: Workers, small_disk: Path, name: str) -> None:
     graph = make("random", 2)
-    arguments = [{"part": graph.part(r)} for r in range(2)]
-    results = two.attempt(cases_results.too_large, arguments, path=str(small_disk / name))
+    results = two.attempt(cases_results.too_large, graph.shares(), path=str(small_disk / name))
     assert all(isinstance(r, Failure) for r in results)
     says = rf"No space left on device: .* are needed, .* are free: '{small_disk}"
     assert any(re.search(says, r.message) for r in results), results

@@ -58,9 +58,7 @@ def check_visits(graph: Graph, tensors: list[np.ndarray], results: list[Any], id
 def test_every_edge_is_visited_once(workers: Workers, kind: str) -> None:
     graph = make(kind, workers.world, seed=31)
     tensors = fields(graph)
-    arguments = [
-        {"part": graph.part(rank), "fields": [f[graph.rows(rank)] for f in tensors]} for rank in range(graph.world)
-    ]
+    arguments = graph.shares(fields=tensors)
     for max_edges in (1, 7, 1 << 40):
         results = workers.run(cases_stream.visits, arguments, max_edges=max_edges)
         check_visits(graph, tensors, results)
@@ -70,9 +68,7 @@ def test_every_edge_is_visited_once(workers: Workers, kind: str) -> None:
 def test_visits_of_other_shapes(workers: Workers, of: str) -> None:
     graph = make("random", workers.world, seed=32)
     tensors = {"none": [], "empty": [np.zeros((graph.num_nodes, 0))]}.get(of, fields(graph))
-    arguments = [
-        {"part": graph.part(rank), "fields": [f[graph.rows(rank)] for f in tensors]} for rank in range(graph.world)
-    ]
+    arguments = graph.shares(fields=tensors)
     # the smallest window there is: frames of a few rows
     window = 16 * 4096 * max(1, workers.world - 1) if of == "small_window" else 0
     results = workers.run(cases_stream.visits, arguments, max_edges=50, window=window, edge_ids=of != "no_ids")
@@ -93,17 +89,8 @@ def test_gradients_go_home(workers: Workers, kind: str) -> None:
     ]
     g, w = rng.standard_normal(n), rng.standard_normal(len(graph.src))
     for wants in ([True] * 4 + [False], [True, False, True, True, False]):
-        arguments = [
-            {
-                "part": graph.part(rank),
-                "fields": [f[graph.rows(rank)] for f in tensors],
-                "g": g[graph.rows(rank)],
-                "w": w[graph.edges(rank)],
-                # rank 0 wants all, the others some
-                "wants": wants if rank else [True] * 4 + [False],
-            }
-            for rank in range(graph.world)
-        ]
+        own = {"wants": [[True] * 4 + [False]] + [wants] * (graph.world - 1)}  # rank 0 wants all, the others some
+        arguments = graph.shares({"w": w}, own, fields=tensors, g=g)
         results = workers.run(cases_stream.gradients, arguments, max_edges=60)
         for number, x in enumerate(tensors[:-1]):
             along = (w * g[graph.dst]).reshape(-1, *[1] * (x.ndim - 1))
@@ -120,10 +107,7 @@ def test_gradients_repeat_to_the_bit(workers: Workers) -> None:
     graph = make("random", workers.world, seed=34)
     rng = np.random.default_rng(5)
     x, g = (rng.standard_normal((graph.num_nodes, 4)).astype(np.float32) for _ in range(2))
-    arguments = [
-        {"part": graph.part(rank), "x": x[graph.rows(rank)], "g": g[graph.rows(rank)]} for rank in range(graph.world)
-    ]
-    assert all(workers.run(cases_stream.repeated, arguments))
+    assert all(workers.run(cases_stream.repeated, graph.shares(x=x, g=g)))
 
 
 @pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
@@ -131,8 +115,7 @@ def test_gradients_repeat_to_the_bit(workers: Workers) -> None:
 def test_an_exception_in_a_visit(two: Workers, how: str, backward: bool) -> None:
     """It leaves on its own rank as it is, and the others hear of it."""
     graph = make("random", 2, seed=35)
-    arguments = [{"part": graph.part(rank)} for rank in range(2)]
-    results = two.run(cases_stream.exception, arguments, how=how, backward=backward)
+    results = two.run(cases_stream.exception, graph.shares(), how=how, backward=backward)
     two.pool._session = None  # it has ended
     custom = "Custom: out of spoons"
     expected = {"custom": custom, "remote": custom, "interrupt": "KeyboardInterrupt: pressed"}
@@ -142,8 +125,7 @@ def test_an_exception_in_a_visit(two: Workers, how: str, backward: bool) -> None
 
 def test_arguments_that_make_no_sense(workers: Workers) -> None:
     graph = make("random", workers.world, seed=36)
-    arguments = [{"part": graph.part(rank)} for rank in range(graph.world)]
-    for rank, found in enumerate(workers.run(cases_stream.refused, arguments)):
+    for rank, found in enumerate(workers.run(cases_stream.refused, graph.shares())):
         n = int(np.diff(graph.start)[rank])
         assert len(found) == (9 if graph.world == 1 else 10), found
         assert f"fields[0] has shape ({n + 1}, 3)" in found[0] and f"{n} source nodes" in found[0]
@@ -169,16 +151,8 @@ def test_fetch(workers: Workers, kind: str) -> None:
             sizes = [0 if (rank + turn) % 3 == 0 else int(rng.integers(1, 90)) for _ in range(2)]
             asks.append([rng.random(size) for size in sizes])
             grads.append([rng.standard_normal((size, *shape)).astype(dtype) for size in sizes])
-        arguments = [
-            {
-                "part": graph.part(rank),
-                "asks": asks[rank],
-                "x": x[graph.rows(rank)],
-                "grads": grads[rank],
-                "wants": rank == 0 or turn == 1,
-            }
-            for rank in range(graph.world)
-        ]
+        wants = [rank == 0 or turn == 1 for rank in range(graph.world)]
+        arguments = graph.shares(x=x, ranks={"asks": asks, "grads": grads, "wants": wants})
         window = 65536 * max(1, workers.world - 1) if turn == 1 else 0
         results = workers.run(cases_stream.fetched, arguments, window=window)
         expected = np.zeros((n, *shape))
@@ -230,8 +204,7 @@ def test_in_edges(workers: Workers, kind: str) -> None:
     rng = np.random.default_rng(9)
     counts = np.diff(graph.start)
     rows = [rng.integers(0, count, 2 * count) if count else np.zeros(0, np.int64) for count in counts]
-    arguments = [{"part": graph.part(rank), "rows": rows[rank]} for rank in range(graph.world)]
-    for rank, result in enumerate(workers.run(cases_stream.in_edges, arguments)):
+    for rank, result in enumerate(workers.run(cases_stream.in_edges, graph.shares(ranks={"rows": rows}))):
         mine = graph.edges(rank)
         indptr, columns, edges = result["edges"]
         wanted = [np.flatnonzero(graph.dst[mine] == graph.start[rank] + row) for row in rows[rank]]
@@ -244,8 +217,7 @@ def test_in_edges(workers: Workers, kind: str) -> None:
 
 def test_fetches_that_are_refused(workers: Workers) -> None:
     graph = make("random", workers.world, seed=44)
-    arguments = [{"part": graph.part(rank)} for rank in range(graph.world)]
-    for found in workers.run(cases_stream.refused_fetches, arguments):
+    for found in workers.run(cases_stream.refused_fetches, graph.shares()):
         assert len(found) == (6 if workers.world == 1 else 7), found
         assert "columns[0] is -1" in found[1] and "boundary rows" in found[1]
         assert [text.split(":")[0] for text in found[:6]] == ["ValueError"] * 2 + ["TypeError"] + ["ValueError"] * 2 + [

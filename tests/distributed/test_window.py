@@ -22,7 +22,7 @@ def test_the_same_numbers(workers: Workers, width: int) -> None:
         pytest.skip("one worker fetches nothing")
     graph = make("random", workers.world, seed=40)
     u = np.random.default_rng(41).standard_normal((graph.num_nodes, width)).astype("float32")
-    arguments = [{"part": graph.part(r), "u": u[graph.rows(r)]} for r in range(graph.world)]
+    arguments = graph.shares(u=u)
     refused = workers.run(cases_window.too_small, arguments)
     least = refused[0][1]  # the smallest the error names is one that works
     assert all(minimum == least > 64 and str(least) in message for message, minimum in refused)

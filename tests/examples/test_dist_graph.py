@@ -12,7 +12,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Callable, Iterator, NamedTuple
@@ -93,12 +92,10 @@ def typed() -> Any:
     return graph
 
 
-def start(words: list[object], inside: list[str], environment: dict[str, str]) -> subprocess.Popen[str]:
+def start(words: list[object], machine: Machine, environment: dict[str, str]) -> subprocess.Popen[str]:
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    env, command = {**os.environ, "OMP_NUM_THREADS": "1", **environment}, list(map(str, words))
-    if inside:
-        return subprocess.Popen([*inside, sys.executable, *command], env=env, **pipes)
-    return warm.Popen(command, env=env, **pipes)
+    env, elsewhere = {**os.environ, "OMP_NUM_THREADS": "1", **environment}, machine.pid if machine.inside else 0
+    return warm.Popen(list(map(str, words)), inside=elsewhere, env=env, **pipes)
 
 
 def output(process: subprocess.Popen[str]) -> str:
@@ -139,12 +136,11 @@ def train_on(where: list[Machine], serve: bool, json_file: Path, words: list[obj
     if len(where) > 1:
         common["GLOO_SOCKET_IFNAME"] = "veth"  # the name of this host has no address there
     servers = [
-        start(words, machine.inside, {**common, "DGL_ROLE": "server", "DGL_SERVER_ID": str(n)})
+        start(words, machine, {**common, "DGL_ROLE": "server", "DGL_SERVER_ID": str(n)})
         for n, machine in enumerate(where if serve else [])
     ]
     trainers = [
-        start(words, machine.inside, {**common, **({"RANK": str(n)} if serve else {})})
-        for n, machine in enumerate(where)
+        start(words, machine, {**common, **({"RANK": str(n)} if serve else {})}) for n, machine in enumerate(where)
     ]
     try:
         texts = [output(trainer) for trainer in trainers]

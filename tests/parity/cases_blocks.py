@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 import sar
-from tests.support.worker import data_of, numpy, tensor
+from tests.support.worker import data_of, default_dtype, numpy, refusal, tensor
 
 
 class Model(torch.nn.Module):
@@ -42,8 +42,7 @@ def mfgs(
     one_shot: bool = False,
 ) -> dict[str, Any]:
     """A model over blocks: output, gradients of own features (0 where not read) and of parameters over all ranks."""
-    torch.set_default_dtype(torch.float64)
-    try:
+    with default_dtype(torch.float64):
         data = data_of(part, None if w is None else {"w": w})
         blocks = sar.construct_mfgs(data, torch.from_numpy(seeds), len(layers), keep_seed_nodes=keep)
         assert len(blocks) == len(layers) and all(b.is_block for b in blocks)
@@ -71,8 +70,6 @@ def mfgs(
                 "degrees": [[b.in_degrees(), b.out_degrees()] for b in blocks],
             }
         )
-    finally:
-        torch.set_default_dtype(torch.float32)
 
 
 # ---- several types -----------------------------------------------------------
@@ -115,8 +112,7 @@ def rgcn(
     one_shot: bool = False,
 ) -> dict[str, Any]:
     """An R-GCN on a full graph, or on the blocks of own seeds (rows per type). ``x`` and ``grad`` are of own rows."""
-    torch.set_default_dtype(torch.float64)
-    try:
+    with default_dtype(torch.float64):
         if "json" in source:
             data = sar.load_dgl_partition_data(source["json"], sar.rank(), torch.device("cpu"))
         else:
@@ -157,8 +153,6 @@ def rgcn(
                 "global": [graphs[0].num_nodes_global(), graphs[0].num_edges_global()],
             }
         )
-    finally:
-        torch.set_default_dtype(torch.float32)
 
 
 # ---- what managers answer ------------------------------------------------------
@@ -280,10 +274,7 @@ def block_rows(part: dict[str, Any], seeds: np.ndarray, keep: bool) -> dict[str,
     messages = []
     wrong = torch.ones(99)
     for call in (lambda: block.ndata, lambda: block.nodes["_N"], lambda: block.dstdata.__setitem__("h", wrong)):
-        try:
-            call()
-        except ValueError as error:
-            messages.append(str(error))
+        messages.append(refusal(call))
     ids = block.column_nodes()
     src, dst = block.edges()
     return numpy(

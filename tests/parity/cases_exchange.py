@@ -12,18 +12,15 @@ from dgl.nn import GATConv
 
 import sar
 from tests.parity import cases_expression
-from tests.support.worker import build, numpy, tensor
+from tests.support.worker import build, numpy, settings, tensor
 
 WAYS = ("sent_pulled", "sent_home", "sent_pushed")
 
 
 def expression(exchange: str, **case: Any) -> dict[str, Any]:
     """An expression, forward and backward, under a setting of ``Config.exchange``."""
-    sar.Config.exchange = exchange
-    try:
+    with settings(exchange=exchange):
         return cases_expression.expression(**case)
-    finally:
-        sar.Config.exchange = "auto"
 
 
 def sent() -> np.ndarray:
@@ -70,8 +67,7 @@ def layer(
     part: dict[str, Any], x: np.ndarray, grad: np.ndarray, exchange: str, heads: int, width: int
 ) -> dict[str, Any]:
     """DGL's GATConv, unedited."""
-    sar.Config.exchange = exchange
-    try:
+    with settings(exchange=exchange):
         torch.manual_seed(5)
         conv = GATConv(x.shape[1], width, heads, allow_zero_in_degree=True)
         rows = torch.from_numpy(x.copy()).requires_grad_()
@@ -86,8 +82,6 @@ def layer(
             "pushed": pushed,
             "grads": [numpy(p.grad) for p in conv.parameters()],
         }
-    finally:
-        sar.Config.exchange = "auto"
 
 
 def refused(part: dict[str, Any], u: np.ndarray) -> str:
@@ -106,8 +100,5 @@ def refused(part: dict[str, Any], u: np.ndarray) -> str:
 
 def differing(part: dict[str, Any], u: np.ndarray, exchange: str) -> None:
     """Each rank with a setting of its own, which is a mistake."""
-    sar.Config.exchange = exchange
-    try:
+    with settings(exchange=exchange):
         attention(part, u, [exchange])
-    finally:
-        sar.Config.exchange = "auto"

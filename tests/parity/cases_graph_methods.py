@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from sar.graph.edge_tensor.tensor import EdgeTensor
-from tests.support.worker import build, numpy, tensor
+from tests.support.worker import build, numpy, refusal, tensor
 
 WIDTH = 4
 Results = dict[str, torch.Tensor]
@@ -285,11 +285,7 @@ def copies(part: dict[str, Any], x: np.ndarray, w: np.ndarray) -> dict[str, Any]
     said = []
     for thing in (graph, data, data.edge_index, data.edge_index[1], graph._relations[0], compiled(_PROGRAM)):
         for save in (pickle.dumps, lambda t: torch.save(t, io.BytesIO())):
-            try:
-                save(thing)
-                said.append("nothing")
-            except TypeError as error:
-                said.append(str(error))
+            said.append(refusal(save, thing))
     changed = float((others["deep"].ndata["h"] - columns).abs().max()) if len(columns) else 0.0
     del graph, data
     gc.collect()
@@ -298,4 +294,3 @@ def copies(part: dict[str, Any], x: np.ndarray, w: np.ndarray) -> dict[str, Any]
 
 
 _PROGRAM = '{"operands": [{"side": "u", "shape": [1]}], "code": [], "result": 0, "reduce": "max"}'
-

@@ -13,7 +13,7 @@ from torch import nn
 
 import sar
 from tests.support.graphs import Graph
-from tests.support.worker import build, numpy, random_layer
+from tests.support.worker import build, default_dtype, numpy, random_layer, refusal
 
 WIDER = int(os.environ.get("SAR_LAYERS_WIDER", "1"))
 """A factor for feature sizes, for measurements of memory."""
@@ -119,8 +119,7 @@ SPECS: dict[str, Spec] = {
     "cheb": Spec(_conv("ChebConv", IN, OUT, 3), (X,)),
     "cheb_lambda": Spec(_conv("ChebConv", IN, OUT, 2), (X, [1.7]), ("lambda_max",)),
     "atomic": Spec(
-        lambda: _nn().AtomicConv(*(torch.tensor(v) for v in ([1.0, 2.0], [0.5, 1.5], [1.0, 0.7]))),
-        (("n", 1), ("+", 1)),
+        lambda: _nn().AtomicConv(*(torch.tensor(v) for v in ([1.0, 2.0], [0.5, 1.5], [1.0, 0.7]))), (("n", 1), ("+", 1))
     ),
     "dgn": Spec(
         _conv("DGNConv", IN, OUT, ["dir1-av", "dir2-dx", "sum"], ["identity", "amplification"], 2.5),
@@ -144,9 +143,7 @@ SPECS: dict[str, Spec] = {
     "weight_and_sum": Spec(_conv("WeightAndSum", IN), (X,), outputs="g"),
 }
 
-NEWER: dict[str, Spec] = {
-    "gated_gcn": Spec(_conv("GatedGCNConv", IN, EDGE, OUT), (X, EF), outputs="ne", norm=True),
-}
+NEWER: dict[str, Spec] = {"gated_gcn": Spec(_conv("GatedGCNConv", IN, EDGE, OUT), (X, EF), outputs="ne", norm=True)}
 """Cases of layers that came with DGL 2."""
 
 if importlib.util.find_spec("dgl") is not None and importlib.metadata.version("dgl") >= "2":
@@ -211,8 +208,7 @@ def layer(
     grads: list[np.ndarray],
 ) -> dict[str, Any]:
     """Outputs, gradients of inputs and (over all ranks) of parameters."""
-    torch.set_default_dtype(getattr(torch, dtype))
-    try:
+    with default_dtype(getattr(torch, dtype)):
         graph = build(part)
         model = SPECS[name].make()
         if SPECS[name].norm:
@@ -232,17 +228,11 @@ def layer(
                 "parameters": {k: p.grad for k, p in model.named_parameters()},
             }
         )
-    finally:
-        torch.set_default_dtype(torch.float32)
 
 
 def refused(part: dict[str, Any], name: str, x: np.ndarray) -> str:
     """What a layer that is not run says."""
-    try:
-        REFUSED[name].make()(build(part), torch.from_numpy(x))
-    except NotImplementedError as error:
-        return str(error)
-    return "it ran"
+    return refusal(lambda: REFUSED[name].make()(build(part), torch.from_numpy(x)))
 
 
 def draw(graph: Graph, name: str, dtype: str) -> list[Any]:

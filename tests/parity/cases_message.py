@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 import sar
-from tests.support.worker import build, numpy, tensor
+from tests.support.worker import build, numpy, refusal, tensor
 
 
 def filled(part: dict[str, Any], columns: dict[str, np.ndarray], weights: dict[str, np.ndarray]) -> tuple[Any, ...]:
@@ -350,14 +350,7 @@ def mistakes(part: dict[str, Any]) -> dict[str, str]:
     }
     graph = build(part)
     graph.ndata["x"] = torch.ones(n, 2)
-    found = {}
-    for name, call in calls.items():
-        try:
-            call(graph)
-            found[name] = "nothing"
-        except Exception as error:
-            found[name] = f"{type(error).__name__}: {error}"
-    return found
+    return {name: refusal(call, graph) for name, call in calls.items()}
 
 
 def changes_shape(part: dict[str, Any], kind: str) -> None:

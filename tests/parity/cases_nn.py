@@ -10,7 +10,7 @@ import torch
 
 import sar
 import sar.nn
-from tests.support.worker import build, data_of, numpy, tensor
+from tests.support.worker import build, data_of, default_dtype, numpy, tensor
 
 
 def make_layer(library: Any, name: str, options: dict[str, Any]) -> torch.nn.Module:
@@ -36,8 +36,7 @@ def layer(
     attention_grad: np.ndarray | None = None,
 ) -> dict[str, Any]:
     """A layer of "sar" or "dgl": outputs, gradients of input, of edge tensors and (over all ranks) of parameters."""
-    torch.set_default_dtype(getattr(torch, dtype))
-    try:
+    with default_dtype(getattr(torch, dtype)):
         graph = build(part)
         model = make_layer(importlib.import_module(f"{library}.nn"), name, options).to(getattr(torch, dtype))
         model.load_state_dict({k: torch.from_numpy(v) for k, v in state.items()})
@@ -62,8 +61,6 @@ def layer(
                 "parameters": {k: p.grad for k, p in model.named_parameters()},
             }
         )
-    finally:
-        torch.set_default_dtype(torch.float32)
 
 
 def sign(part: dict[str, Any], x: np.ndarray, k: int, operator: str, w: np.ndarray | None) -> list[np.ndarray]:
@@ -106,8 +103,7 @@ def hetero_layer(
     part: dict[str, Any], aggregate: str, state: list[np.ndarray], x: dict[str, np.ndarray], grad: dict[str, np.ndarray]
 ) -> dict[str, Any]:
     """Outputs and gradients of a layer over several relations."""
-    torch.set_default_dtype(torch.float64)
-    try:
+    with default_dtype(torch.float64):
         graph = sar.construct_full_graph(data_of(part))
         model = over_relations(aggregate, sar.nn, list(graph.canonical_etypes), next(iter(x.values())).shape[1])
         for parameter, value in zip(model.parameters(), state):
@@ -123,14 +119,11 @@ def hetero_layer(
                 "parameters": [p.grad for p in model.parameters()],
             }
         )
-    finally:
-        torch.set_default_dtype(torch.float32)
 
 
 def on_blocks(part: dict[str, Any], x: np.ndarray, seeds: np.ndarray, grad: np.ndarray) -> dict[str, Any]:
     """Two layers on blocks and on the full graph: outputs at the seeds and gradients of the input, of each."""
-    torch.set_default_dtype(torch.float64)
-    try:
+    with default_dtype(torch.float64):
         data, rows = data_of(part), torch.from_numpy(seeds)
         blocks = sar.construct_mfgs(data, rows + data.node_ranges[sar.rank()][0], 2)
         graph = sar.construct_full_graph(data)
@@ -149,5 +142,3 @@ def on_blocks(part: dict[str, Any], x: np.ndarray, seeds: np.ndarray, grad: np.n
             (out * torch.from_numpy(grad[: len(rows)])).sum().backward()
             found[name] = {"out": out, "x": feature.grad}
         return numpy(found)
-    finally:
-        torch.set_default_dtype(torch.float32)

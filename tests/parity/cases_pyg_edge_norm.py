@@ -1,9 +1,11 @@
-"""Batch norm, counters and wide layers inside messages: the same code for PyG and for the workers."""
+"""Batch norm, counters and wide layers inside messages, the same code for PyG and for the workers; and messages that
+look at several edges."""
 
 from __future__ import annotations
 
+import functools
 import warnings
-from typing import Any
+from typing import Any, Callable
 
 import numpy as np
 import torch
@@ -12,7 +14,7 @@ from torch import nn
 import sar
 from tests.parity.cases_pyg import graph_index
 from tests.parity.pyg_specs import mlp, pyg_nn
-from tests.support.worker import numpy, random_layer
+from tests.support.worker import default_dtype, numpy, random_layer, refusal
 
 
 class Counting(nn.Module):
@@ -64,8 +66,7 @@ def trained(
     name: str, index: Any, x: np.ndarray, nodes: int, seed: int, steps: int, alone: bool, convert: bool
 ) -> dict[str, Any]:
     """Results in training and after it, gradients of the last step and buffers."""
-    torch.set_default_dtype(torch.float64)
-    try:
+    with default_dtype(torch.float64):
         model = random_layer(MODELS[name], seed)
         model = sar.convert_batchnorm(model) if convert else model
         optimizer = torch.optim.SGD(model.parameters(), lr=0.02) if list(model.parameters()) else None
@@ -84,8 +85,6 @@ def trained(
         grads = {k: p.grad for k, p in model.named_parameters()}
         model.eval()
         after = model(rows.detach(), index).detach()
-    finally:
-        torch.set_default_dtype(torch.float32)
     calls = getattr(model, "calls", 0)
     buffers = {k: b.clone() for k, b in model.named_buffers()}
     return numpy({"out": out.detach(), "after": after, "x": rows.grad, "grads": grads, "buffers": buffers}) | {
@@ -95,6 +94,26 @@ def trained(
 
 def trained_on_worker(part: dict[str, Any], **given: Any) -> dict[str, Any]:
     return trained(index=graph_index(part), alone=False, **given)
+
+
+def _layer(given: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    class Own(pyg_nn().MessagePassing):  # type: ignore[name-defined, misc]
+        def forward(self, x: Any, edge_index: Any) -> Any:
+            return self.propagate(edge_index, x=x)
+
+        def message(self, x_j: Any) -> Any:
+            return given(x_j)
+
+    return Own(aggr="mean")
+
+
+def _said(layer: Any, x: torch.Tensor, index: Any, where: bool = False) -> list[str]:
+    """What a layer warns of; ``where``: and in which file."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        layer(x, index)
+    said = [w for w in caught if w.category is RuntimeWarning]
+    return [f"{w.filename.rpartition('/')[2]}: {w.message}" if where else str(w.message) for w in said]
 
 
 def warned_of(part: dict[str, Any]) -> dict[str, list[str]]:
@@ -118,32 +137,44 @@ def warned_of(part: dict[str, Any]) -> dict[str, list[str]]:
             return torch.special.i1(m) if not hasattr(torch, "airy_ai") else torch.special.airy_ai(m)
         return m.view(m.size(0), 2, 3).flatten(1).clone()
 
-    from torch_geometric.nn import MessagePassing
-
-    class Own(MessagePassing):
-        def forward(self, x: Any, edge_index: Any) -> Any:
-            return self.propagate(edge_index, x=x)
-
-        def message(self, x_j: Any) -> Any:
-            return message(self.kind, x_j)
-
-    found = {}
-    for kind in ("divided", "shape", "len", "writes", "copies", "unknown", "plain"):
-        layer = Own()
-        layer.kind = kind
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            layer(x, index)
-        found[kind] = [f"{w.filename.rpartition('/')[2]}: {w.message}" for w in caught if w.category is RuntimeWarning]
-    return found
+    kinds = ("divided", "shape", "len", "writes", "copies", "unknown", "plain")
+    return {kind: _said(_layer(functools.partial(message, kind)), x, index, where=True) for kind in kinds}
 
 
 def refused(part: dict[str, Any]) -> str:
     """Batch norm that was declared."""
     index = graph_index(part)
     layer = pyg_nn().EdgeConv(sar.rowwise(nn.Sequential(nn.Linear(12, 4), nn.BatchNorm1d(4))))
-    try:
-        layer(torch.randn(index.edges.rows("v"), 6), index)
-    except RuntimeError as error:
-        return str(error)
-    return "nothing"
+    return refusal(layer, torch.randn(index.edges.rows("v"), 6), index)
+
+
+WIDTH = 4
+MIXED: dict[str, Callable[[Any], Any]] = {
+    "mean": lambda m: m - m.mean(0),
+    "sum": lambda m: m / (m.abs().sum() + 1),
+    "amax": lambda m: m - torch.amax(m, dim=0, keepdim=True),
+    "max": lambda m: m - m.max(),
+    "softmax": lambda m: m.softmax(dim=0),
+    "sort": lambda m: m.sort(-2)[0],
+    "std": lambda m: m / (m.std(dim=(0, 1)) + 1),
+    "norm": lambda m: m / (m.norm() + 1),
+    "batch_norm": nn.BatchNorm1d(WIDTH),
+}
+"""By the name of the function that mixes edges."""
+ALONE: list[Callable[[Any], Any]] = [
+    lambda m: m - m.mean(-1, keepdim=True),
+    lambda m: m.softmax(-1) * m.norm(dim=-1, keepdim=True) + m.amax(1, keepdim=True),
+    lambda m: torch.max(m, -m).sort(-1)[0],
+    lambda m: m.unsqueeze(1).expand(-1, 3, -1).max(dim=1)[0],
+    nn.BatchNorm1d(WIDTH).eval(),
+    sar.convert_batchnorm(nn.BatchNorm1d(WIDTH)),
+]
+"""Messages that treat each edge by itself, or look at those of all workers."""
+
+
+def warned_of_mixing(part: dict[str, Any]) -> dict[str, list[str]]:
+    """What is warned of, by the name of the message."""
+    index = graph_index(part)
+    x = torch.randn(index.edges.rows("v"), WIDTH)
+    messages = [*MIXED.items(), *((str(n), message) for n, message in enumerate(ALONE))]
+    return {name: _said(_layer(message), x, index) for name, message in messages}

@@ -12,7 +12,7 @@ import sar
 from sar.graph.edge_index.index import SplitEdgeIndex
 from tests.parity import pyg_pairs
 from tests.support.hetero import KINDS, TRIPLES
-from tests.support.worker import data_of, numpy
+from tests.support.worker import data_of, default_dtype, numpy, refusal
 
 IN, OUT = 6, 4
 METADATA = (list(KINDS), TRIPLES)
@@ -143,8 +143,7 @@ def step(
     :param state: parameters; drawn where there are none
     :param grads: of the results; likewise
     """
-    torch.set_default_dtype(getattr(torch, dtype))
-    try:
+    with default_dtype(getattr(torch, dtype)):
         torch.manual_seed(5)
         model = MODELS[name]()
         leaves = {kind: torch.from_numpy(value.astype(dtype)).requires_grad_() for kind, value in x.items()}
@@ -167,8 +166,6 @@ def step(
         found = {k: torch.zeros_like(p) if p.grad is None else p.grad for k, p in model.named_parameters()}
         inputs = {k: torch.zeros_like(v) if v.grad is None else v.grad for k, v in leaves.items()}
         edge_grad = torch.zeros_like(edge) if edge.grad is None else edge.grad
-    finally:
-        torch.set_default_dtype(torch.float32)
     given = {"state": saved, "grads": grads, "out": out, "x": inputs, "parameters": found, "edges": edge_grad}
     return {key: numpy(value) for key, value in given.items()}
 
@@ -204,8 +201,7 @@ def loaded(path: str) -> dict[str, Any]:
 
 def trained(data: Any, nodes: int) -> dict[str, Any]:
     """The weights that a model for papers begins with, and this worker's share of its losses in double precision."""
-    torch.set_default_dtype(torch.float64)
-    try:
+    with default_dtype(torch.float64):
         torch.manual_seed(11)
         model = nn.ModuleList(_nn().HGTConv(6, 6, data.metadata(), heads=2) for _ in range(2))
         begin = {name: value.detach().clone() for name, value in model.named_parameters()}
@@ -221,8 +217,6 @@ def trained(data: Any, nodes: int) -> dict[str, Any]:
                 sar.gather_grads(model)
             optimizer.step()
             losses.append(loss.detach())
-    finally:
-        torch.set_default_dtype(torch.float32)
     return numpy({"weights": begin, "losses": torch.stack(losses)})
 
 
@@ -256,9 +250,5 @@ def refused(part: dict[str, Any]) -> list[str]:
         lambda: sar.pyg.edge_index(graph),
         lambda: sar.pyg.partition(data, 1, "nowhere"),
     ):
-        try:
-            wrong()
-            said.append("nothing")
-        except (NotImplementedError, ValueError) as error:
-            said.append(str(error))
+        said.append(refusal(wrong))
     return said

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 import sar
-from tests.support.worker import data_of, numpy
+from tests.support.worker import data_of, default_dtype, numpy
 
 
 def load(path: str) -> Any:
@@ -40,8 +40,7 @@ def step(
     :param grad: of the result; drawn where there is none
     """
     module = load(path)
-    torch.set_default_dtype(getattr(torch, dtype))
-    try:
+    with default_dtype(getattr(torch, dtype)):
         torch.manual_seed(7)
         model = getattr(module, name)()
         if type(edge_index) is not torch.Tensor and sar.world_size() > 1:
@@ -59,8 +58,6 @@ def step(
             grad = np.random.default_rng(5).standard_normal(found.shape).astype("float32")
         if out.requires_grad:
             out.backward(torch.from_numpy(grad.astype(dtype)))
-    finally:
-        torch.set_default_dtype(torch.float32)
     tensors = {
         **{f"input {k}": t for k, t in given.items()},
         **{f"parameter {k}": p for k, p in model.named_parameters()},

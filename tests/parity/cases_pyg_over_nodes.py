@@ -10,7 +10,7 @@ from torch import nn
 
 import sar
 from tests.parity.cases_pyg import graph_index
-from tests.support.worker import numpy, random_layer
+from tests.support.worker import default_dtype, numpy, random_layer, refusal
 
 IN, GRAPHS = 6, 5
 DEGREES = torch.tensor([1, 4, 9, 12, 9, 6, 4, 2])
@@ -103,8 +103,7 @@ def step(
     :param share: the part of it that this worker gives, where all workers have the result
     """
     dtype = torch.from_numpy(x).dtype
-    torch.set_default_dtype(torch.float64)  # so that both precisions have the same parameters
-    try:
+    with default_dtype(torch.float64):  # so that both precisions have the same parameters
         model = random_layer(MODELS[name]).to(dtype)
         torch.set_default_dtype(dtype)
         if split:
@@ -118,8 +117,6 @@ def step(
                 grad = np.random.default_rng(12).standard_normal(tuple(out.shape)).astype(x.dtype)
             out.backward(torch.from_numpy(grad * np.asarray(share, x.dtype)))
         evaluated = model.eval()(leaf) if batch is None else model.eval()(leaf, torch.from_numpy(batch), GRAPHS)
-    finally:
-        torch.set_default_dtype(torch.float32)
     parameters = {k: torch.zeros_like(p) if p.grad is None else p.grad for k, p in model.named_parameters()}
     buffers = {k: v for k, v in model.named_buffers() if v.is_floating_point()}
     found = {"out": out, "grad": grad, "x": leaf.grad, "parameters": parameters, "buffers": buffers}
@@ -178,13 +175,7 @@ def said(part: dict[str, Any]) -> dict[str, str]:
     tried["rows of no worker"] = lambda: nn_.global_mean_pool(x.new_ones(rows + (100 if first else 200), IN), None)
     tried["batch of one worker too short"] = lambda: nn_.PairNorm()(x, batch[1:] if first else batch)
     tried["too few graphs"] = lambda: nn_.aggr.SumAggregation()(x, batch + 2, dim_size=2)
-    found = {}
-    for name, function in tried.items():
-        try:
-            function()
-            found[name] = "nothing"
-        except (ValueError, NotImplementedError) as error:
-            found[name] = f"{type(error).__name__}: {error}"
+    found = {name: refusal(function) for name, function in tried.items()}
     total = nn_.global_add_pool(torch.ones(rows, 1), None)
     return {**found, "afterwards": f"{float(total)}"}
 

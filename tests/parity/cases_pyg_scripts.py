@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Callable
 
 import numpy as np
@@ -11,7 +10,7 @@ from torch import nn
 
 import sar
 from tests.parity.cases_pyg import graph_index
-from tests.support.worker import numpy
+from tests.support.worker import numpy, refusal
 
 IN, OUT = 6, 4
 
@@ -20,37 +19,6 @@ def _nn() -> Any:
     import torch_geometric.nn
 
     return torch_geometric.nn
-
-
-# ---- compiled models -------------------------------------------------------------
-
-COMPILED: dict[str, Callable[[], nn.Module]] = {
-    "gcn": lambda: _nn().GCN(IN, 8, 2, OUT),
-    "gat": lambda: _nn().GAT(IN, 8, 2, OUT, heads=2),
-    "sage": lambda: _nn().GraphSAGE(IN, 8, 2, OUT, jk="cat"),
-    "edge_cnn": lambda: _nn().EdgeCNN(IN, 8, 2, OUT, norm=None),
-}
-
-
-def compiled(part: dict[str, Any], kind: str, compiles: bool, backend: str) -> list[float]:
-    """How far results and gradients of a compiled model are from those of the model as it is, two steps each.
-
-    :param compiles: whether this rank compiles it
-    """
-    warnings.simplefilter("ignore")
-    index, found = graph_index(part), []
-    for through in (False, True):
-        torch._dynamo.reset()
-        torch.manual_seed(0)
-        net = COMPILED[kind]().double()
-        x = torch.randn(index.edges.rows("v"), IN, dtype=torch.double, requires_grad=True)
-        model = torch.compile(net, backend=backend) if through and compiles else net
-        for _ in range(2):
-            out = model(x, index)
-            out.square().sum().backward()
-        sar.gather_grads(net)  # the ranks' shares depend on whether a layer multiplies before it sends
-        found.append([out, x.grad, *(p.grad for p in net.parameters())])
-    return [float((a - b).abs().max()) if a.numel() else 0.0 for a, b in zip(*found)]
 
 
 # ---- hooks -----------------------------------------------------------------------
@@ -207,14 +175,7 @@ def refused(part: dict[str, Any]) -> dict[str, str]:
         "sum over the wrong size": lambda: utils.scatter(x[index[0]], index[1], dim_size=rows + 1),
         "edges picked in another order": lambda: index[:, torch.arange(n).flip(0)],
     }
-    said = {}
-    for name, function in tried.items():
-        try:
-            function()
-            said[name] = "nothing"
-        except Exception as error:
-            said[name] = f"{type(error).__name__}: {error}"
-    return said
+    return {name: refusal(function) for name, function in tried.items()}
 
 
 def kernels(part: dict[str, Any]) -> dict[str, str]:
@@ -263,12 +224,6 @@ def kernels(part: dict[str, Any]) -> dict[str, str]:
         "float": source.float,
         "loop over a row": lambda: list(source),
     }
-    said = {}
-    for name, function in tried.items():
-        try:
-            function()
-            said[name] = "nothing"
-        except Exception as error:
-            said[name] = f"{type(error).__name__}: {error}"
+    said = {name: refusal(function) for name, function in tried.items()}
     assert torch.equal(source == target, index.numbers()[0] == index.numbers()[1])
     return said

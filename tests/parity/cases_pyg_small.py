@@ -11,7 +11,7 @@ from torch import nn
 
 import sar
 from tests.parity import cases_pyg_hetero
-from tests.support.worker import build, numpy, tensor
+from tests.support.worker import build, numpy, refusal, tensor
 
 WIDTH = 4
 
@@ -105,13 +105,7 @@ def refusals(part: dict[str, Any], hetero: dict[str, Any]) -> dict[str, str]:
         "loops PPFConv": lambda: pyg.PPFConv(nn.Linear(7, 3))(tuple(both), tuple(both), tuple(both), index),
         "loops PointTransformerConv": lambda: pyg.PointTransformerConv((3, 3), 3)(tuple(both), tuple(both), index),
     }
-    said = {}
-    for name, call in wrong.items():
-        try:
-            call()
-            said[name] = "nothing"
-        except (RuntimeError, TypeError, ValueError) as error:
-            said[name] = f"{type(error).__name__}: {error}"
+    said = {name: refusal(call) for name, call in wrong.items()}
     # what a linear map has made dense is as before
     dense, sparse = layers["GCNConv"](x, edges), layers["GCNConv"](x.to_sparse(), edges)
     assert torch.allclose(dense, sparse, atol=1e-6)

@@ -12,6 +12,7 @@ import sar
 from tests.parity.cases_pyg import graph_index
 from tests.parity.cases_training import fit
 from tests.parity.pyg_specs import pyg_nn
+from tests.support.worker import default_dtype
 
 MODELS: dict[str, Callable[[int, int], nn.Module]] = {
     "gcn": lambda features, classes: pyg_nn().GCN(features, 16, 2, classes),
@@ -32,8 +33,7 @@ def losses(
 ) -> list[float]:
     """Of every epoch, over all workers, in the precision of ``x``."""
     features = torch.from_numpy(x)
-    torch.set_default_dtype(features.dtype)
-    try:
+    with default_dtype(features.dtype):
         torch.manual_seed(0)
         net = MODELS[model](x.shape[1], classes)
         if not alone:
@@ -41,8 +41,6 @@ def losses(
             sar.sync_params(net)
         rows = torch.from_numpy(masks[0])
         return fit(net, lambda: net(features, edge_index), torch.from_numpy(y), rows, n_train, epochs, alone=alone)
-    finally:
-        torch.set_default_dtype(torch.float32)
 
 
 def train(part: dict[str, Any], **given: Any) -> list[float]:

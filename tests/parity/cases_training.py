@@ -9,7 +9,7 @@ import torch
 
 import sar
 from sar._engine import session as _session
-from tests.support.worker import build, numpy, tensor
+from tests.support.worker import build, default_dtype, numpy, tensor
 
 # ---- batch normalization ---------------------------------------------------
 
@@ -173,8 +173,7 @@ def train(
     """Full-batch training: the loss of every epoch, over all workers, and the test accuracy at the end."""
     features, labels = torch.from_numpy(x), torch.from_numpy(y)
     train_rows, test_rows = (torch.from_numpy(m) for m in masks)
-    torch.set_default_dtype(features.dtype)
-    try:
+    with default_dtype(features.dtype):
         graph = build(part)
         torch.manual_seed(seed)
         net = Net(model, x.shape[1], classes, dropout)
@@ -187,5 +186,3 @@ def train(
         counts = torch.tensor([float(right.sum()), float(right.numel())])
         sar.comm.all_reduce(counts, torch.distributed.ReduceOp.SUM)
         return {"losses": losses, "accuracy": float(counts[0] / counts[1])}
-    finally:
-        torch.set_default_dtype(torch.float32)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 import sar
-from tests.support.worker import build, data_of, numpy
+from tests.support.worker import build, data_of, numpy, refusal
 
 
 def drop_edges(part: dict[str, Any], keys: np.ndarray, x: np.ndarray, seed: int) -> dict[str, Any]:
@@ -119,14 +119,7 @@ def refusals(part: dict[str, Any]) -> dict[str, str]:
         "ToSimple": lambda: dgl.ToSimple()(graph),
         "KHopGraph": lambda: dgl.KHopGraph(2)(graph),
     }
-    found = {}
-    for name, call in calls.items():
-        try:
-            call()
-            found[name] = "nothing"
-        except NotImplementedError as error:
-            found[name] = str(error)
-    return found
+    return {name: refusal(call) for name, call in calls.items()}
 
 
 def blocks(part: dict[str, Any], x: np.ndarray, seeds: np.ndarray) -> dict[str, Any]:
@@ -143,12 +136,13 @@ def blocks(part: dict[str, Any], x: np.ndarray, seeds: np.ndarray) -> dict[str, 
     block.update_all(fn.u_mul_e("x", "w", "m"), fn.sum("m", "o2"))
     (grad,) = torch.autograd.grad(out.square().sum(), rows)
     (same,) = torch.autograd.grad(block.dstdata["o2"].square().sum(), rows)
-    said = []
-    for call in (lambda: block.remove_edges([0]), lambda: block.filter_nodes(lambda nodes: nodes.data["x"][:, 0] > 0)):
-        try:
-            call()
-        except ValueError as error:
-            said.append(str(error))
+    said = [
+        refusal(call)
+        for call in (
+            lambda: block.remove_edges([0]),
+            lambda: block.filter_nodes(lambda nodes: nodes.data["x"][:, 0] > 0),
+        )
+    ]
     return numpy({"out": out, "same": block.dstdata["o2"], "grad": grad, "same_grad": same, "said": said})
 
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 import sar
 from tests.parity.cases_pyg import graph_index
 from tests.support.graphs import Graph
-from tests.support.worker import build, numpy
+from tests.support.worker import build, numpy, refusal
 
 Message = Callable[[Any, Any, Any], Any]
 MESSAGES: dict[str, Message] = {}
@@ -321,10 +321,7 @@ def refused(part: dict[str, Any], road: str, x: np.ndarray, e: np.ndarray) -> di
     found = {}
     for name, (send, _) in REFUSED.items():
         leaves = [torch.from_numpy(t.copy()).requires_grad_() for t in (x, e)]
-        try:
-            sent(road, graph, *leaves, send)
-        except RuntimeError as error:
-            found[name] = str(error)
+        found[name] = refusal(sent, road, graph, *leaves, send)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,15 +15,21 @@ MOST_FEATURES = 1433
 """Of more columns the fullest are kept, so that the dense layers do not take all the time."""
 
 
+@lru_cache(maxsize=1)  # the next number of workers wants the same
+def read(name: str, features: int) -> tuple[np.ndarray, ...]:
+    with np.load(DATA / f"{name}.npz") as file:
+        src, dst = file["edge_index"].astype(np.int64)
+        x, y = file["x"], file["y"]
+        masks = np.stack([file[f"{m}_mask"] for m in ("train", "test")])
+    x = x[:, np.sort(np.argsort(-x.sum(0, dtype=np.float64), kind="stable")[:features])].astype(np.float64)
+    return src, dst, x, y, masks
+
+
 class DataSet:
     """A data set whose nodes were dealt to workers at random, and renumbered so that each owns a range."""
 
     def __init__(self, name: str, world: int, self_loops: bool, features: int) -> None:
-        with np.load(DATA / f"{name}.npz") as file:
-            src, dst = file["edge_index"].astype(np.int64)
-            x, y = file["x"].astype(np.float64), file["y"]
-            masks = np.stack([file[f"{m}_mask"] for m in ("train", "test")])
-        x = x[:, np.sort(np.argsort(-x.sum(0), kind="stable")[:features])]
+        src, dst, x, y, masks = read(name, features)
         n = len(y)
         if self_loops:
             src, dst = np.concatenate([src, np.arange(n)]), np.concatenate([dst, np.arange(n)])
@@ -37,12 +44,4 @@ class DataSet:
         self.classes, self.n_train = int(y.max()) + 1, int(masks[0].sum())
 
     def arguments(self, dtype: str) -> list[dict[str, Any]]:
-        return [
-            {
-                "part": self.graph.part(rank),
-                "x": self.x[self.graph.rows(rank)].astype(dtype),
-                "y": self.y[self.graph.rows(rank)],
-                "masks": self.masks[:, self.graph.rows(rank)],
-            }
-            for rank in range(self.graph.world)
-        ]
+        return self.graph.shares(x=self.x.astype(dtype), y=self.y, masks=list(self.masks))

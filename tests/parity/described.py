@@ -57,7 +57,7 @@ def written(workers: Workers) -> tuple[str, str]:
     src, dst = cora["edge_index"].astype(np.int64)
     n = int(max(src.max(), dst.max())) + 1
     graph = Graph(n, src, dst, np.array([0, n // 2, n]))
-    found = workers.run(shown, [{"part": graph.part(r)} for r in range(2)])[0]
+    found = workers.run(shown, graph.shares())[0]
     page = text = PAGE.read_text()
     for name, table in found.items():
         pattern = rf"(<!-- described: {name} -->\n```text\n).*?(\n```\n<!-- end -->)"

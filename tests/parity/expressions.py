@@ -80,7 +80,7 @@ def first_of_equals(messages: torch.Tensor, reduce: str | None) -> torch.Tensor:
 
 def oracle(graph: Graph, program: Program, reduce: Optional[str], tensors: List[np.ndarray]) -> Dict[str, Any]:
     """Plain DGL and torch."""
-    whole = dgl.graph((torch.from_numpy(graph.src), torch.from_numpy(graph.dst)), num_nodes=graph.num_nodes)
+    whole = graph.of_dgl()
     leaves = [torch.from_numpy(t.copy()).requires_grad_() for t in tensors]
     message = value(whole, program, leaves)
     out = message
@@ -121,15 +121,10 @@ def compare(
     pick = [{"u": graph.rows, "v": graph.rows, "e": graph.edges, "p": lambda _: ...}[x.side] for x in leaves]
     result_of = graph.edges if reduce is None else graph.rows
     keys = 3 * np.arange(len(graph.src), dtype=np.int64) + 1  # what a partition calls orig_id
-    arguments = [
-        {
-            "part": graph.part(rank),
-            "tensors": [t[p(rank)] for t, p in zip(tensors, pick)],
-            "grad": expected["grad"][result_of(rank)],
-            "keys": keys[graph.edges(rank)],
-        }
-        for rank in range(graph.world)
-    ]
+    ranks = range(graph.world)
+    own = {"tensors": [[t[p(r)] for t, p in zip(tensors, pick)] for r in ranks]}
+    own["grad"] = [expected["grad"][result_of(rank)] for rank in ranks]
+    arguments = graph.shares({"keys": keys}, own)
     results = workers.run(
         cases_expression.expression, arguments, program=program, reduce=reduce, needs=wanted, **options
     )

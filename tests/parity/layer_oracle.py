@@ -11,6 +11,7 @@ from tests.parity import cases_nn
 from tests.parity.cases_nn import make_layer
 from tests.support.graphs import Graph, close
 from tests.support.sessions import Workers
+from tests.support.worker import default_dtype
 
 
 def oracle(
@@ -20,13 +21,12 @@ def oracle(
     import dgl
 
     rng = np.random.default_rng(4)
-    torch.set_default_dtype(torch.from_numpy(x).dtype)
-    try:
+    with default_dtype(torch.from_numpy(x).dtype):
         torch.manual_seed(5)
         model = make_layer(dgl.nn, name, options).to(torch.from_numpy(x).dtype)  # some parameters are float32 there
         for parameter in model.parameters():  # biases begin at zero, which hides mistakes
             torch.nn.init.normal_(parameter)
-        whole = dgl.graph((torch.from_numpy(graph.src), torch.from_numpy(graph.dst)), num_nodes=graph.num_nodes)
+        whole = graph.of_dgl()
         feature = torch.from_numpy(x.copy()).requires_grad_()
         edges = {k: torch.from_numpy(e.copy()).requires_grad_(e.dtype == x.dtype) for k, e in edge.items()}
         out = model(whole, feature, **edges, **call)
@@ -38,8 +38,6 @@ def oracle(
             attention_grad = rng.standard_normal(tuple(attention.shape)).astype(x.dtype)
             total = total + (attention * torch.from_numpy(attention_grad)).sum()
         total.backward()
-    finally:
-        torch.set_default_dtype(torch.float32)
     assert feature.grad is not None
     return {
         "state": {k: v.numpy() for k, v in model.state_dict().items()},

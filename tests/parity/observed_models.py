@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-import sar
+from tests.support.worker import settings
 
 LAYERS = ["SAGEConv", "SAGEConv", "SAGEConv", "GATConv", "GATConv", "GraphConv", "GINConv", "GATv2Conv", "SGConv"]
 NORMS = ["none", "batch", "batch", "batch"]
@@ -291,11 +291,8 @@ def _context(how: str) -> Any:
 @contextlib.contextmanager
 def fused(on: bool) -> Iterator[None]:
     """Whether this rank runs layers and batch norm as fused operations."""
-    sar.Config.fuse = on
-    try:
+    with settings(fuse=on):
         yield
-    finally:
-        sar.Config.fuse = True
 
 
 @contextlib.contextmanager

@@ -65,9 +65,8 @@ def drawn(
 
 def oracle(layer: torch.nn.Module, graph: Graph, x: np.ndarray, grad: np.ndarray, elu: bool = False) -> dict[str, Any]:
     """DGL's layer on the whole graph: result, all gradients, and what it began with."""
-    import dgl
 
-    whole = dgl.graph((torch.from_numpy(graph.src), torch.from_numpy(graph.dst)), num_nodes=graph.num_nodes)
+    whole = graph.of_dgl()
     rows = torch.from_numpy(x.copy()).requires_grad_()
     out = layer(whole, rows)
     out = torch.nn.functional.elu(out) if elu else out
@@ -81,10 +80,7 @@ def oracle(layer: torch.nn.Module, graph: Graph, x: np.ndarray, grad: np.ndarray
 def arguments(graph: Graph, x: np.ndarray, grad: np.ndarray, needs: Any) -> list[dict[str, Any]]:
     """What each worker gets. ``needs``: whether x needs a gradient, or on which ranks."""
     wanted = [needs if isinstance(needs, bool) else rank in needs for rank in range(graph.world)]
-    return [
-        {"part": graph.part(r), "x": x[graph.rows(r)], "grad": grad[graph.rows(r)], "needs": wanted[r]}
-        for r in range(graph.world)
-    ]
+    return graph.shares(x=x, grad=grad, ranks={"needs": wanted})
 
 
 def check(

@@ -54,7 +54,7 @@ AGGREGATIONS: dict[str, dict[str, Spec]] = {
         "softmax_semi": _named("SoftmaxAggregation", t=0.3, semi_grad=True, how="fused"),
     },
     "PowerMeanAggregation": {
-        "power_mean": _spec(lambda aggr: aggr.PowerMeanAggregation(p=2.0, learn=True), "blocks", True),
+        "power_mean": _spec(lambda aggr: aggr.PowerMeanAggregation(p=2.0, learn=True), "blocks", True)
     },
     "MultiAggregation": {
         "multi": _named("MultiAggregation", ["sum", "max", "std"], how="fused"),
@@ -69,14 +69,14 @@ AGGREGATIONS: dict[str, dict[str, Spec]] = {
     "DegreeScalerAggregation": {
         "degree_scaler": _named(
             "DegreeScalerAggregation", ["mean", "max"], ["attenuation", "linear"], DEGREES, how="fused"
-        ),
+        )
     },
     "VariancePreservingAggregation": {"variance_preserving": _named("VariancePreservingAggregation", how="fused")},
     "AttentionalAggregation": {
-        "attention": _spec(lambda aggr: aggr.AttentionalAggregation(nn.Linear(IN, 1), nn.Linear(IN, OUT)), "blocks"),
+        "attention": _spec(lambda aggr: aggr.AttentionalAggregation(nn.Linear(IN, 1), nn.Linear(IN, OUT)), "blocks")
     },
     "DeepSetsAggregation": {
-        "deep_sets": _spec(lambda aggr: aggr.DeepSetsAggregation(nn.Linear(IN, 5), nn.Linear(5, OUT)), "blocks"),
+        "deep_sets": _spec(lambda aggr: aggr.DeepSetsAggregation(nn.Linear(IN, 5), nn.Linear(5, OUT)), "blocks")
     },
     "Set2Set": {"set2set": _named("Set2Set", IN, 2, how="fused")},
     "MedianAggregation": {"median": _named("MedianAggregation")},
@@ -101,5 +101,5 @@ REFUSED: dict[str, tuple[str, str]] = {
     "EquilibriumAggregation": (
         "differentiates sums over edges twice",
         "AttentionalAggregation, DeepSetsAggregation, SoftmaxAggregation",
-    ),
+    )
 }

@@ -60,8 +60,7 @@ def _made(
 
         def layer() -> nn.Module:
             made: nn.Module = getattr(torch_geometric.nn, name)(
-                *(a() if callable(a) else a for a in args),
-                **{k: v() if callable(v) else v for k, v in kwargs.items()},
+                *(a() if callable(a) else a for a in args), **{k: v() if callable(v) else v for k, v in kwargs.items()}
             )
             return made
 

@@ -110,8 +110,7 @@ SPECS: dict[str, Spec] = {
     "point_transformer": Spec(conv("PointTransformerConv", IN, OUT), (X, ("n", 3), E)),
     "le": Spec(conv("LEConv", IN, OUT), (X, E, W)),
     "pna_towers": Spec(
-        lambda: pyg_nn().PNAConv(IN, OUT, ["sum", "var"], ["linear"], DEGREES, towers=2, divide_input=True),
-        XE,
+        lambda: pyg_nn().PNAConv(IN, OUT, ["sum", "var"], ["linear"], DEGREES, towers=2, divide_input=True), XE
     ),
     "pna_deep": Spec(conv("PNAConv", IN, OUT, ["mean", "max"], ["identity"], DEGREES, pre_layers=2), XE, how="blocks"),
     "pna": Spec(
@@ -150,8 +149,7 @@ SPECS: dict[str, Spec] = {
     "gat_model": Spec(conv("GAT", IN, 8, 2, OUT, heads=2, v2=True), XE),
     "gin_model": Spec(conv("GIN", IN, 8, 2, OUT, jk="max", train_eps=True), XE),
     "pna_model": Spec(
-        conv("PNA", IN, 8, 2, OUT, aggregators=["mean", "max", "std"], scalers=["identity", "linear"], deg=DEGREES),
-        XE,
+        conv("PNA", IN, 8, 2, OUT, aggregators=["mean", "max", "std"], scalers=["identity", "linear"], deg=DEGREES), XE
     ),
     "edge_cnn_model": Spec(conv("EdgeCNN", IN, 8, 2, OUT, jk="last"), XE, how="blocks"),
     "deep_gcn_model": Spec(lambda: _deep(0), XE),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
-import dgl
 import numpy as np
 import pytest
 import torch
@@ -22,22 +21,14 @@ def run(workers: Workers, graph: Graph, training: bool) -> None:
     x, grad = rng.standard_normal((graph.num_nodes, 5)), rng.standard_normal((graph.num_nodes, 3, 8))
     near, far = rng.standard_normal((2, edges, 3, 1))
     keys = 7 * np.arange(edges, dtype=np.int64) + 2
-    given = [
-        {
-            "part": graph.part(rank),
-            "x": x[graph.rows(rank)],
-            "grad": grad[graph.rows(rank)],
-            **{n: a[graph.edges(rank)] for n, a in (("near", near), ("far", far), ("keys", keys))},
-        }
-        for rank in range(graph.world)
-    ]
+    given = graph.shares({"near": near, "far": far, "keys": keys}, x=x, grad=grad)
     results = workers.run(cases_attention.gated, given, options=options, training=training)
     mask = np.ones((edges, 3, 1))
     for rank, result in enumerate(results):
         mask[graph.edges(rank)] = result["mask"]
     if training and edges > 100:
         assert 0.5 < (mask != 0).mean() < 0.7
-    whole = dgl.graph((torch.from_numpy(graph.src), torch.from_numpy(graph.dst)), num_nodes=graph.num_nodes)
+    whole = graph.of_dgl()
     layer = cases_attention.made(3, options)
     leaves = [torch.from_numpy(a.copy()).requires_grad_() for a in (x, near, far)]
     out = layer(whole, *leaves, mask=torch.from_numpy(mask))
@@ -67,15 +58,7 @@ def test_masks_do_not_depend_on_the_number_of_workers(pool: Pool) -> None:
     drawn = []
     for world in (1, 2, 4, 8):
         cut = graph._replace(start=np.linspace(0, graph.num_nodes, world + 1).astype(np.int64))
-        given = [
-            {
-                "part": cut.part(rank),
-                "tensors": [ones[cut.edges(rank)]],
-                "grad": ones[cut.edges(rank)],
-                "keys": keys[cut.edges(rank)],
-            }
-            for rank in range(world)
-        ]
+        given = cut.shares({"tensors": [ones], "grad": ones, "keys": keys})
         program = ["dropout", ["load", "e", 0], 0.4, 99]
         results = Workers(pool, world, "shm").run(
             cases_expression.expression, given, program=program, reduce=None, needs=[False]
@@ -102,7 +85,7 @@ def test_no_float_buffer_of_edge_size(pool: Pool, world: int) -> None:
     """Neither torch nor the engine allocates a float per edge at once, in forward or backward."""
     graph = dense(world)
     x = np.random.default_rng(65).standard_normal((250, 64)).astype(np.float32)
-    given = [{"part": graph.part(rank), "x": x[graph.rows(rank)]} for rank in range(world)]
+    given = graph.shares(x=x)
     workers = Workers(pool, world, "shm")
     for found in workers.run(cases_attention.allocations, given):
         assert set(found) == set(cases_attention.LAYERS)
@@ -118,7 +101,6 @@ def test_no_float_buffer_of_edge_size(pool: Pool, world: int) -> None:
 @pytest.mark.parametrize("world", [1, 2])
 def test_computing_an_edge_tensor_is_logged_once(pool: Pool, world: int) -> None:
     graph = make("random", world, seed=66)
-    given = [{"part": graph.part(rank)} for rank in range(world)]
-    for said in Workers(pool, world, "shm").run(cases_attention.computed, given):
+    for said in Workers(pool, world, "shm").run(cases_attention.computed, graph.shares()):
         assert len(said) == 2, said
         assert "cumsum" in said[0] and "sort" in said[1] and all("one row per edge" in line for line in said)

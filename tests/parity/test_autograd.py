@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import product
 
 import pytest
 import torch
@@ -12,9 +11,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from sar import DistributedBN1D
-from tests.parity import cases_compiled
-from tests.support.graphs import close, make
-from tests.support.sessions import Workers
+from tests.support.graphs import close
 
 Step = Callable[[nn.Sequential, Tensor], list[Tensor]]
 
@@ -177,19 +174,3 @@ def test_double_backward(after: str) -> None:
         (grad,) = torch.autograd.grad(loss, x, create_graph=True)
         with pytest.raises(RuntimeError, match="batch norm cannot be differentiated twice"):
             grad.square().sum().backward()
-
-
-LAYERS = ["dgl.SAGEConv", "dgl.GATConv", "own", "dgl.GATv2Conv", "dgl.GraphConv", "sar.GATConv"]
-SHOWN = [("dgl.SAGEConv", 2), ("dgl.GATConv", 1), ("own", 2)]
-"""A mean in one piece, attention in one piece, Python functions."""
-
-
-@pytest.mark.parametrize(
-    ("kind", "ranks"),
-    [pytest.param(*case, marks=() if case in SHOWN else pytest.mark.full) for case in product(LAYERS, (1, 2))],
-)
-def test_compiled_models(two: Workers, kind: str, ranks: int) -> None:
-    """On all workers, and on one alone: graphs break around exchanges, and the numbers stay."""
-    graph = make("random", 2, seed=3)
-    arguments = [{"part": graph.part(rank), "compiles": rank < ranks} for rank in range(2)]
-    assert max(map(max, two.run(cases_compiled.both, arguments, kind=kind))) < 1e-12

@@ -28,10 +28,6 @@ def in_edges_of(graph: Graph, seeds: np.ndarray) -> np.ndarray:
     return np.flatnonzero(np.isin(graph.dst, seeds))
 
 
-def whole(graph: Graph) -> Any:
-    return dgl.graph((torch.from_numpy(graph.src), torch.from_numpy(graph.dst)), num_nodes=graph.num_nodes)
-
-
 def field(graph: Graph, seeds: np.ndarray, layers: int, keep: bool) -> list[tuple[np.ndarray, np.ndarray]]:
     """Per layer, from the first on: edges and destination nodes, worked out in numpy."""
     steps = []
@@ -64,7 +60,7 @@ def compare(
     model = Model(layers).double()
     x, w = rng.standard_normal((graph.num_nodes, 5)), rng.random((len(graph.src), 1))
     steps = field(graph, seeds, n_layers, keep)
-    oracle = whole(graph)
+    oracle = graph.of_dgl()
     feature = torch.from_numpy(x).requires_grad_()
     if layer == "both":  # degrees are those within a block, as in DGL's own blocks
         graphs = [dgl.edge_subgraph(oracle, torch.from_numpy(edges), relabel_nodes=False) for edges, _ in steps]

@@ -55,7 +55,7 @@ def test_layers_that_refuse(few: Workers) -> None:
     graph = with_one_lonely(few.world)
     x = np.random.default_rng(81).standard_normal((graph.num_nodes, cases.WIDTH)).astype("float32")
     results = few.run(cases.refusing_layers, parts(graph, x))
-    whole = dgl.graph((torch.from_numpy(graph.src), torch.from_numpy(graph.dst)), num_nodes=graph.num_nodes)
+    whole = graph.of_dgl()
     for name, options in cases.REFUSING.items():
         layer = getattr(dgl.nn, name)(**options).eval()
         layer.load_state_dict({k: torch.from_numpy(v) for k, v in results[0][name]["state"].items()})
@@ -79,7 +79,7 @@ def test_a_layer_with_its_own_check(two: Workers) -> None:
     pytest.importorskip("dgl")
     graph = with_one_lonely(2)
     given = parts(graph, np.ones((graph.num_nodes, cases.WIDTH), "float32"))
-    assert two.run(cases.own_check, given) == ["nothing", "my own check"]
+    assert two.run(cases.own_check, given) == ["nothing", "ValueError: my own check"]
 
 
 @pytest.mark.parametrize("loop", [False, True], ids=["lonely", "loop"])

@@ -117,8 +117,7 @@ def test_dropout(workers: Workers) -> None:
     graph = make("random", workers.world, seed=93)
     rng = np.random.default_rng(94)
     x, grad = rng.standard_normal((graph.num_nodes, 5)), rng.standard_normal((graph.num_nodes, 60))
-    own = [{"part": graph.part(r), "x": x[graph.rows(r)], "grad": grad[graph.rows(r)]} for r in range(workers.world)]
-    for layer, heads in workers.run(cases_gat_columns.dropped, own, seed=95):
+    for layer, heads in workers.run(cases_gat_columns.dropped, graph.shares(x=x, grad=grad), seed=95):
         for name in ("out", "x", "fc.weight"):
             close(layer[name], heads[name], name, 5.0)
         if layer["out"].size:
@@ -130,7 +129,7 @@ def test_dropout(workers: Workers) -> None:
 def test_only_the_input_is_saved(two: Workers, merge: str) -> None:
     graph = make("random", 2, seed=96)
     x = np.random.default_rng(97).standard_normal((graph.num_nodes, 64)).astype("float32")
-    own = [{"part": graph.part(r), "x": x[graph.rows(r)]} for r in range(2)]
+    own = graph.shares(x=x)
     for rank, found in enumerate(two.run(cases_gat_columns.kept, own, merge=merge)):
         rows = own[rank]["x"].nbytes
         assert found["efficient"] <= rows + 4096
@@ -140,8 +139,7 @@ def test_only_the_input_is_saved(two: Workers, merge: str) -> None:
 def test_without_gradients(few: Workers) -> None:
     graph = make("random", few.world, seed=98)
     x = np.random.default_rng(99).standard_normal((graph.num_nodes, 7)).astype("float32")
-    own = [{"part": graph.part(r), "x": x[graph.rows(r)]} for r in range(few.world)]
-    for found in few.run(cases_gat_columns.without_gradients, own):
+    for found in few.run(cases_gat_columns.without_gradients, graph.shares(x=x)):
         close(found["without"], found["with"], "the result", 5.0)
         assert found["fused"] >= 1
 

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import dgl
 import numpy as np
 import pytest
-import torch
 
 from tests.parity import cases_graph_methods as cases, cases_transforms
 from tests.support import hetero
 from tests.support.graphs import Graph, close, make
 from tests.support.pool import Pool
 from tests.support.sessions import Workers
-
-
-def whole_graph(graph: Graph) -> Any:
-    return dgl.graph((torch.from_numpy(graph.src), torch.from_numpy(graph.dst)), num_nodes=graph.num_nodes)
 
 
 @pytest.mark.parametrize("name", list(cases.OPERATIONS))
@@ -34,12 +26,8 @@ def test_operation(few: Workers, name: str) -> None:
         mask = rng.random(len(graph.src)) < 0.4
         if name in ("transformed", "operators_in_single_precision"):  # DGL divides by single precision in the first
             x, w = x.astype("float32"), w.astype("float32")
-        expected = cases.outcome(whole_graph(graph), name, x, w, mask)
-        given = [
-            {"part": graph.part(r), "x": x[graph.rows(r)], "w": w[graph.edges(r)], "mask": mask[graph.edges(r)]}
-            for r in range(graph.world)
-        ]
-        results = few.run(cases.run, given, name=name)
+        expected = cases.outcome(graph.of_dgl(), name, x, w, mask)
+        results = few.run(cases.run, graph.shares(x=x, edges={"w": w, "mask": mask}), name=name)
         for rank, found in enumerate(results):
             rows, edges = graph.rows(rank), graph.edges(rank)
             assert set(found["results"]) == set(expected["results"])
@@ -73,9 +61,7 @@ def test_drop_edge(pool: Pool) -> None:
     stayed, masks, outs, grads = [], [], [], []
     for world in (1, 2, 4):
         split = cut(graph, world)
-        given = [
-            {"part": split.part(r), "keys": keys[split.edges(r)], "x": x[split.rows(r)]} for r in range(split.world)
-        ]
+        given = split.shares(x=x, edges={"keys": keys})
         results = Workers(pool, world, "shm").run(cases_transforms.drop_edges, given, seed=74)
         left = {
             name: np.concatenate([split.edges(r)[found[name]] for r, found in enumerate(results)])
@@ -106,7 +92,7 @@ def test_drop_edge_with_self_loops(pool: Pool) -> None:
     for world in (1, 2, 4):
         split = cut(graph, world)
         names = [np.concatenate([split.edges(r), edges + np.arange(nodes)[split.rows(r)]]) for r in range(world)]
-        given = [{"part": split.part(r), "keys": keys[split.edges(r)]} for r in range(world)]
+        given = split.shares(edges={"keys": keys})
         results = Workers(pool, world, "shm").run(cases_transforms.drop_edges_and_loops, given, seed=74)
         for pick in range(2):  # of the graph, and of its one relation
             stayed.append(np.sort(np.concatenate([names[r][found[pick]] for r, found in enumerate(results)])))
@@ -155,7 +141,7 @@ def test_drop_edge_of_several_relations(few: Workers) -> None:
 
 def test_masked_columns_are_agreed(few: Workers) -> None:
     graph = make("random", few.world, seed=76)
-    found = [f for f in few.run(cases_transforms.masked_columns, [{"part": graph.part(r)} for r in range(few.world)])]
+    found = [f for f in few.run(cases_transforms.masked_columns, graph.shares())]
     assert all(f == found[0] for f in found if f) and 5 < sum(next(f for f in found if f)) < 35
 
 
@@ -164,7 +150,7 @@ def test_what_is_refused(few: Workers) -> None:
     graph = make("random", few.world, seed=77)
     ways = {"adj": "update_all", "lap_pe": "before the graph is partitioned", "add_edges": "add_self_loop"}
     ways.update(DropNode="before the graph is partitioned", ends="graph.edges", reverse_twice="keep the graph")
-    said = few.run(cases_transforms.refusals, [{"part": graph.part(r)} for r in range(few.world)])
+    said = few.run(cases_transforms.refusals, graph.shares())
     for rank, found in enumerate(said):
         assert found == said[0], f"rank {rank}"
         for name, text in found.items():
@@ -195,8 +181,7 @@ def test_copies(few: Workers) -> None:
     x, w = rng.standard_normal((graph.num_nodes, 3)), rng.standard_normal((len(graph.src), 1))
     expected = np.zeros_like(x)
     np.add.at(expected, graph.dst, x[graph.src] * w)
-    given = [{"part": graph.part(r), "x": x[graph.rows(r)], "w": w[graph.edges(r)]} for r in range(few.world)]
-    for rank, found in enumerate(few.run(cases.copies, given)):
+    for rank, found in enumerate(few.run(cases.copies, graph.shares(x=x, edges={"w": w}))):
         assert len(found["sums"]) == 5 and found["changed"] == 0
         for name, sums in found["sums"].items():
             close(sums, expected[graph.rows(rank)], f"{name}, rank {rank}", 10)

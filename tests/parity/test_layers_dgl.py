@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import dgl
 import numpy as np
 import pytest
 import torch
@@ -13,6 +12,7 @@ from tests.parity import cases_layers
 from tests.parity.cases_layers import IN, REFUSED, SPECS, call, draw, tensors
 from tests.support.graphs import Graph, close, make
 from tests.support.sessions import Workers, half
+from tests.support.worker import default_dtype
 
 
 def looped(kind: str, world: int, seed: int, loops: bool = True) -> Graph:
@@ -37,13 +37,12 @@ def side(name: str, position: int) -> str:
 
 def oracle(graph: Graph, name: str, inputs: list[Any], dtype: str, like: Any = None) -> dict[str, Any]:
     """DGL on the whole graph; with the parameters and gradients of ``like`` where given."""
-    torch.set_default_dtype(getattr(torch, dtype))
-    try:
+    with default_dtype(getattr(torch, dtype)):
         model = cases_layers.make(name)
         if like is not None:
             model.load_state_dict({k: torch.from_numpy(v) for k, v in like["state"].items()})  # converts the dtype
         saved = {k: v.numpy().copy() for k, v in model.state_dict().items()}
-        whole = dgl.graph((torch.from_numpy(graph.src), torch.from_numpy(graph.dst)), num_nodes=graph.num_nodes)
+        whole = graph.of_dgl()
         given = tensors([x.astype(dtype) if side(name, i) and x.dtype.kind == "f" else x for i, x in enumerate(inputs)])
         out = call(name, model, whole, given)
         rng = np.random.default_rng(12)
@@ -52,8 +51,6 @@ def oracle(graph: Graph, name: str, inputs: list[Any], dtype: str, like: Any = N
         results = [o.detach().clone().numpy() for o in out]
         if any(o.requires_grad for o in out):
             torch.autograd.backward(out, [torch.from_numpy(g) for g in grads])
-    finally:
-        torch.set_default_dtype(torch.float32)
     return {
         "state": saved,
         "out": results,
@@ -73,15 +70,11 @@ def spread(
             return value if rank == 0 else np.zeros_like(value)
         return value[graph.rows(rank)] if of == "n" else value[graph.edges(rank)] if of == "e" else value
 
-    per_rank = [
-        {
-            "part": graph.part(rank),
-            "inputs": [own(rank, x, side(name, i)) for i, x in enumerate(inputs)],
-            "grads": [own(rank, g, of) for g, of in zip(expected["grads"], SPECS[name].outputs)],
-        }
-        for rank in range(graph.world)
-    ]
-    return workers.run(cases_layers.layer, per_rank, name=name, state=expected["state"], dtype=dtype)
+    ranks, outputs = range(graph.world), list(zip(expected["grads"], SPECS[name].outputs))
+    values = {"inputs": [[own(rank, x, side(name, i)) for i, x in enumerate(inputs)] for rank in ranks]}
+    values["grads"] = [[own(rank, g, of) for g, of in outputs] for rank in ranks]
+    given = graph.shares(ranks=values)
+    return workers.run(cases_layers.layer, given, name=name, state=expected["state"], dtype=dtype)
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -160,6 +153,5 @@ def test_refused(few: Workers, name: str) -> None:
     """Layers that are not run say so on every rank, and what to do."""
     graph = looped("random", few.world, 33)
     x = np.random.default_rng(34).standard_normal((graph.num_nodes, IN)).astype("float32")
-    given = [{"part": graph.part(r), "x": x[graph.rows(r)]} for r in range(few.world)]
-    said = few.run(cases_layers.refused, given, name=name)
+    said = few.run(cases_layers.refused, graph.shares(x=x), name=name)
     assert len(set(said)) == 1 and "on one worker" in said[0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,17 +19,6 @@ def rows(graph: Graph, *shape: int, seed: int = 40, dtype: str = "float64") -> n
     return made
 
 
-def per_rank(graph: Graph, edges: dict[str, np.ndarray] | None = None, **nodes: np.ndarray) -> list[dict[str, Any]]:
-    return [
-        {
-            "part": graph.part(r),
-            **{k: v[graph.rows(r)] for k, v in nodes.items()},
-            **{k: v[graph.edges(r)] for k, v in (edges or {}).items()},
-        }
-        for r in range(graph.world)
-    ]
-
-
 @pytest.mark.parametrize("kind", ["random", "empty_worker"])
 @pytest.mark.parametrize("name", [*LAZY, *VALUES])
 def test_operation(few: Workers, name: str, kind: str) -> None:
@@ -38,7 +26,7 @@ def test_operation(few: Workers, name: str, kind: str) -> None:
     graph = make(kind, few.world, seed=41)
     p = np.random.default_rng(42).standard_normal((len(graph.src), H, 1))
     w = np.random.default_rng(43).standard_normal((1, H, D))
-    given = per_rank(graph, {"p": p}, u=rows(graph, H, D), v=rows(graph, H, D, seed=44))
+    given = graph.shares({"p": p}, u=rows(graph, H, D), v=rows(graph, H, D, seed=44))
     for rank, found in enumerate(few.run(cases_lazy.operation, given, name=name, w=w)):
         assert found["lazy_stayed"] == (name in LAZY) and not found["plain_stayed"]
         close(found["lazy"]["out"], found["plain"]["out"], f"{name} on rank {rank}", 10)
@@ -51,7 +39,7 @@ def test_operation(few: Workers, name: str, kind: str) -> None:
 def test_update_all_of_a_chain(few: Workers) -> None:
     graph = make("random", few.world, seed=45)
     w = np.random.default_rng(43).standard_normal((1, H, D))
-    given = per_rank(graph, u=rows(graph, H, D), v=rows(graph, H, D, seed=44))
+    given = graph.shares(u=rows(graph, H, D), v=rows(graph, H, D, seed=44))
     results = few.run(cases_lazy.in_update_all, given, w=w)
     for found in results:
         close(found["lazy"]["out"], found["plain"]["out"], "output", 10)
@@ -65,7 +53,7 @@ def test_update_all_of_a_chain(few: Workers) -> None:
 def test_dropout(few: Workers) -> None:
     """The seed is rank 0's, so it is the same everywhere; forward and backward have one mask."""
     graph = make("random", few.world, seed=46)
-    given = per_rank(graph, u=rows(graph, 7), v=rows(graph, 7, seed=44))
+    given = graph.shares(u=rows(graph, 7), v=rows(graph, 7, seed=44))
     results = few.run(cases_lazy.dropped, given, seed=5)
     assert len({tuple(r["seeds"]) for r in results}) == 1
     expected = np.zeros((graph.num_nodes, 7))
@@ -97,7 +85,7 @@ def test_edge_softmax(few: Workers, dtype: str, shape: tuple[int, ...], spread: 
     logits = (rng.standard_normal((len(graph.src), *shape)) * spread).astype(dtype)
     grad = rng.standard_normal((len(graph.src), *shape)).astype(dtype)
     chosen = rng.random(len(graph.src)) < 0.5
-    given = per_rank(graph, {"logits": logits, "grad": grad})
+    given = graph.shares({"logits": logits, "grad": grad})
     for rank, args in enumerate(given):
         args["chosen"] = np.flatnonzero(chosen[graph.edges(rank)])
     results = few.run(cases_lazy.softmaxes, given)
@@ -125,17 +113,17 @@ def test_nodes_without_in_edges(few: Workers) -> None:
     lonely = graph.num_nodes - 1  # only the owner of the last node can see that one is without
     keep = graph.dst != lonely
     graph = graph._replace(src=graph.src[keep], dst=graph.dst[keep])
-    results = few.run(cases_lazy.no_in_edge, per_rank(graph, x=rows(graph, 3, dtype="float32")))
+    results = few.run(cases_lazy.no_in_edge, graph.shares(x=rows(graph, 3, dtype="float32")))
     assert [r[:4] for r in results] == [["nothing"] * 3 + ["(1, 2)"]] * few.world
     assert sum(r[4] == "True" for r in results) == 1
     graph = graph._replace(src=np.append(graph.src, 0), dst=np.append(graph.dst, lonely))
-    results = few.run(cases_lazy.no_in_edge, per_rank(graph, x=rows(graph, 3, dtype="float32")))
+    results = few.run(cases_lazy.no_in_edge, graph.shares(x=rows(graph, 3, dtype="float32")))
     assert [r[:4] for r in results] == [["nothing"] * 3 + ["(1, 2)"]] * few.world
 
 
 def test_gradient_past_the_overrides(two: Workers) -> None:
     graph = make("random", 2, seed=50)
-    given = per_rank(graph, u=rows(graph, 2), v=rows(graph, 2))
+    given = graph.shares(u=rows(graph, 2), v=rows(graph, 2))
     for said, filled, silent, shown in two.run(cases_lazy.stray_gradient, given):
         assert "materialize()" in said and filled == "True" and silent == "False"
         assert shown.startswith("EdgeTensor(shape=(") and "sub(load(u), load(v))" in shown

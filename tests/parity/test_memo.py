@@ -20,12 +20,8 @@ def test_steps(workers: Workers, kind: str, layer: str, changed_by: str) -> None
     graph = make(kind, workers.world, seed=81)
     x = np.random.default_rng(82).standard_normal((graph.num_nodes, 3)).astype("float64")
     changes = [changed_by == "everybody" or (changed_by == "rank 0" and r == 0) for r in range(graph.world)]
-    found = workers.run(
-        cases_memo.steps,
-        [{"part": graph.part(r), "x": x[graph.rows(r)], "changes": changes[r]} for r in range(graph.world)],
-        layer=layer,
-    )
-    whole = dgl.graph((torch.from_numpy(graph.src), torch.from_numpy(graph.dst)), num_nodes=graph.num_nodes)
+    found = workers.run(cases_memo.steps, graph.shares(x=x, ranks={"changes": changes}), layer=layer)
+    whole = graph.of_dgl()
     torch.manual_seed(3)
     made = dgl.nn.SAGEConv(3, 7, "mean") if layer == "sage" else dgl.nn.GINConv(torch.nn.Linear(3, 7), "sum")
     made = made.double()
@@ -53,11 +49,8 @@ def test_given_again_after_a_change(workers: Workers, changed_by: str) -> None:
     graph = make("random", workers.world, seed=83)
     x = np.random.default_rng(84).standard_normal((graph.num_nodes, 3))
     changes = [changed_by == "everybody" or (changed_by == "rank 0" and r == 0) for r in range(graph.world)]
-    found = workers.run(
-        cases_memo.given_again,
-        [{"part": graph.part(r), "x": x[graph.rows(r)], "changes": changes[r]} for r in range(graph.world)],
-    )
-    whole = dgl.graph((torch.from_numpy(graph.src), torch.from_numpy(graph.dst)), num_nodes=graph.num_nodes)
+    found = workers.run(cases_memo.given_again, graph.shares(x=x, ranks={"changes": changes}))
+    whole = graph.of_dgl()
     for step in range(6):
         if step in (2, 4):
             for r, change in enumerate(changes):
@@ -82,12 +75,8 @@ def test_what_changed_is_not_kept(workers: Workers, kind: str, changed_by: str, 
     x = np.random.default_rng(86).standard_normal((graph.num_nodes, 3))
     last = graph.world - 1
     changes = [changed_by == "everybody" or r == (last if "last" in changed_by else 0) for r in range(graph.world)]
-    found = workers.run(
-        cases_memo.kept,
-        [{"part": graph.part(r), "x": x[graph.rows(r)], "changes": changes[r]} for r in range(graph.world)],
-        again=again,
-    )
-    whole = dgl.graph((torch.from_numpy(graph.src), torch.from_numpy(graph.dst)), num_nodes=graph.num_nodes)
+    found = workers.run(cases_memo.kept, graph.shares(x=x, ranks={"changes": changes}), again=again)
+    whole = graph.of_dgl()
     still, changed = x.copy(), any(c and len(x[graph.rows(r)]) for r, c in enumerate(changes))
     for step in range(5):
         if step:

@@ -11,7 +11,7 @@ import torch
 
 from tests.parity import cases_message, message_functions
 from tests.parity.message_functions import WIDTH
-from tests.parity.message_oracle import same, shares, whole
+from tests.parity.message_oracle import same, whole
 from tests.support.graphs import Graph, close, make
 from tests.support.sessions import Workers
 
@@ -37,7 +37,7 @@ def check(few: Workers, graph: Graph, name: str, dtype: str, settings: dict[str,
     upstream = np.random.default_rng(2).standard_normal(tuple(out.shape)).astype(dtype)
     out.backward(torch.from_numpy(upstream))
     expected = {"nodes": cases_message.gradients(nodes), "edges": cases_message.gradients(edges)}
-    arguments = shares(graph, columns, weights)
+    arguments = graph.shares(columns=columns, edges={"weights": weights})
     for rank, one in enumerate(arguments):
         one["upstream"] = upstream[graph.edges(rank) if net.on_edges else graph.rows(rank)]
     loose = 20.0 if dtype == "float32" else 1.0
@@ -97,7 +97,7 @@ def test_blocks(few: Workers, name: str) -> None:
     upstream[seeds] = np.random.default_rng(3).standard_normal((len(seeds), out.shape[1]))
     out.backward(torch.from_numpy(upstream))
     expected = cases_message.gradients(nodes)
-    arguments = shares(graph, columns, weights)
+    arguments = graph.shares(columns=columns, edges={"weights": weights})
     own = [np.sort(seeds[(seeds >= graph.start[r]) & (seeds < graph.start[r + 1])]) for r in range(graph.world)]
     for rank, one in enumerate(arguments):
         one.update(seeds=own[rank], upstream=upstream[own[rank]])

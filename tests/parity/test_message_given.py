@@ -13,8 +13,7 @@ from tests.support.sessions import Workers
 def test_ids_and_shards(few: Workers) -> None:
     graph = make("random", few.world)
     node = np.arange(graph.num_nodes)
-    arguments = [{"part": graph.part(r), "node": node[graph.rows(r)]} for r in range(graph.world)]
-    for rank, got in enumerate(few.run(cases_message.given_to_functions, arguments)):
+    for rank, got in enumerate(few.run(cases_message.given_to_functions, graph.shares(node=node))):
         rows, mine = graph.rows(rank), graph.edges(rank)
         src, dst = graph.src[mine], graph.dst[mine]
         assert np.array_equal(got["ids"], np.stack([src, dst, np.arange(len(mine))], 1))
@@ -86,7 +85,6 @@ def test_some_edges(few: Workers) -> None:
 def test_running_statistics(few: Workers) -> None:
     graph = make("hub", few.world)
     x = np.random.default_rng(0).standard_normal((graph.num_nodes, 2))
-    arguments = [{"part": graph.part(r), "x": x[graph.rows(r)]} for r in range(graph.world)]
-    for got in few.run(cases_message.running_statistics, arguments):
+    for got in few.run(cases_message.running_statistics, graph.shares(x=x)):
         assert got["batches"] == got["after"]
         assert got["grad"] is None or np.isfinite(got["grad"]).all()

@@ -9,7 +9,7 @@ import torch
 
 from tests.parity import cases_message
 from tests.parity.expressions import first_of_equals
-from tests.parity.message_oracle import same, shares, whole
+from tests.parity.message_oracle import same, whole
 from tests.support.graphs import Graph, close, make
 from tests.support.sessions import Workers
 
@@ -57,7 +57,7 @@ def check_builtins(
                 "edges": cases_message.gradients(edges),
             }
         )
-    arguments = shares(graph, columns, weights)
+    arguments = graph.shares(columns=columns, edges={"weights": weights})
     for rank, given in enumerate(arguments):
         given["upstream"] = [
             g[graph.edges(rank) if call[2] is None else graph.rows(rank)] for g, call in zip(upstream, calls)

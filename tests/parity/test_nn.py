@@ -17,6 +17,7 @@ from tests.support.command import run_sar
 from tests.support.graphs import Graph, close, make
 from tests.support.pool import Pool
 from tests.support.sessions import Workers, half
+from tests.support.worker import default_dtype
 
 IN = 6
 GCN = {"in_feats": IN, "out_feats": 4, "allow_zero_in_degree": True}
@@ -104,8 +105,7 @@ def test_layers_over_relations(pool: Pool, aggregate: str) -> None:
     workers = Workers(pool, 4 if aggregate == "sum" else 2, "shm")
     cut, ends = hetero.Cut(workers.world), hetero.edges()
     x, grad = hetero.features(1), hetero.features(2, 3)
-    torch.set_default_dtype(torch.float64)
-    try:
+    with default_dtype(torch.float64):
         torch.manual_seed(8)
         model = over_relations(aggregate, dgl.nn, hetero.TRIPLES, 6)
         graph = dgl.heterograph(
@@ -116,8 +116,6 @@ def test_layers_over_relations(pool: Pool, aggregate: str) -> None:
         if aggregate == "stack":
             grad = {k: np.stack([grad[k] * (n + 1) for n in range(rows.shape[1])], 1) for k, rows in out.items()}
         sum((out[kind] * torch.from_numpy(grad[kind])).sum() for kind in sorted(out)).backward()
-    finally:
-        torch.set_default_dtype(torch.float32)
     state = [p.detach().numpy() for p in model.parameters()]
     arguments = []
     for rank in range(workers.world):
@@ -152,11 +150,7 @@ def test_sign_features(few: Workers, operator: str) -> None:
     expected = [x]
     for _ in range(3):
         expected.append(step @ expected[-1] if operator != "ppr" else 0.7 * step @ expected[-1] + 0.3 * x)
-    arguments = [
-        {"part": graph.part(r), "x": x[graph.rows(r)], "w": None if w is None else w[graph.edges(r)]}
-        for r in range(few.world)
-    ]
-    for rank, made in enumerate(few.run(cases_nn.sign, arguments, k=3, operator=operator)):
+    for rank, made in enumerate(few.run(cases_nn.sign, graph.shares(x=x, edges={"w": w}), k=3, operator=operator)):
         assert len(made) == 4
         for power, rows in enumerate(made):
             close(rows, expected[power][graph.rows(rank)], f"power {power}, rank {rank}")

@@ -49,9 +49,7 @@ def both(
     expected = {"out": out.detach().numpy(), "x": rows.grad.numpy(), "graph": graph}
     expected.update({name: p.grad.numpy() for name, p in net.named_parameters()})
     state = {name: value.numpy() for name, value in net.state_dict().items()}
-    arguments = [
-        {"part": graph.part(r), "x": x[graph.rows(r)], "grad": grad[graph.rows(r)]} for r in range(graph.world)
-    ]
+    arguments = graph.shares(x=x, grad=grad)
     return workers.run(cases_normalize.step, arguments, kind=kind, way=way, state=state, width=width), expected
 
 

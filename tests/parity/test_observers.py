@@ -55,7 +55,7 @@ def whole(
     if observer == "auxiliary loss":
         auxiliary(model, terms, graph.rows(looks))
     rows = torch.from_numpy(x.copy()).requires_grad_()
-    all_of_it = dgl.graph((torch.from_numpy(graph.src), torch.from_numpy(graph.dst)), num_nodes=graph.num_nodes)
+    all_of_it = graph.of_dgl()
     out = model(all_of_it, rows)
     (sum(terms, (out * torch.from_numpy(grad)).sum())).backward()
     found = {"out": out.detach().numpy(), "x": rows.grad.numpy()}

@@ -36,8 +36,7 @@ def test_functions_of_ours_are_those_of_dgl(few: Workers, kind: str) -> None:
     graph = make(kind, few.world, seed=6)
     rng = np.random.default_rng(3)
     x, w = rng.standard_normal((graph.num_nodes, 2)), rng.standard_normal((len(graph.src), 1))
-    arguments = [{"part": graph.part(r), "x": x[graph.rows(r)], "w": w[graph.edges(r)]} for r in range(few.world)]
-    for rank, result in enumerate(few.run(cases_one_shot.edge_functions, arguments)):
+    for rank, result in enumerate(few.run(cases_one_shot.edge_functions, graph.shares(x=x, edges={"w": w}))):
         for name, (ours, theirs) in result.items():
             assert np.array_equal(ours, theirs), name
         mine = graph.edges(rank)
@@ -62,8 +61,7 @@ def test_seeds_that_do_not_ascend(few: Workers, turned: bool) -> None:
     seeds = [np.arange(*graph.start[rank : rank + 2]) for rank in range(few.world)]
     assert len(seeds[-1]) > 1
     given = [*seeds[:-1], seeds[-1][::-1].copy()] if turned else seeds
-    arguments = [{"part": graph.part(rank), "seeds": given[rank]} for rank in range(few.world)]
-    for rank, result in enumerate(few.run(cases_one_shot.seeds_given, arguments)):
+    for rank, result in enumerate(few.run(cases_one_shot.seeds_given, graph.shares(ranks={"seeds": given}))):
         assert np.array_equal(result["seeds"], seeds[rank])
         if turned and rank == 0:
             ((message, file),) = result["warned"]

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 import sar
-from sar.autograd.fused import operation
 from tests.parity import cases_prepared as cases, described
 from tests.support.graphs import close, make
 from tests.support.sessions import Workers
@@ -37,8 +36,7 @@ def test_prepared_is_plain(few: Workers, library: str, name: str, dtype: str) ->
     x = rng.standard_normal((graph.num_nodes, cases.IN)).astype(dtype)
     grad = rng.standard_normal((graph.num_nodes, cases.OUT)).astype(dtype)
     expected = whole(library, name, graph.src, graph.dst, x, grad)
-    given = [{"part": graph.part(r), "x": x[graph.rows(r)], "grad": grad[graph.rows(r)]} for r in range(few.world)]
-    for rank, found in enumerate(few.run(cases.prepared, given, library=library, name=name)):
+    for rank, found in enumerate(few.run(cases.prepared, graph.shares(x=x, grad=grad), library=library, name=name)):
         for key, value in expected.items():
             own = value[graph.rows(rank)] if key in ("out", "x", "eval") else value
             close(found[key], own, f"{key} of rank {rank}", 20 if dtype == "float32" else 100)
@@ -58,8 +56,7 @@ def test_prepared_is_plain(few: Workers, library: str, name: str, dtype: str) ->
 def test_layers_of_sar(two: Workers) -> None:
     graph, rng = make("random", 2, seed=93), np.random.default_rng(94)
     x, grad = (rng.standard_normal((graph.num_nodes, width)) for width in (cases.IN, cases.OUT))
-    given = [{"part": graph.part(r), "x": x[graph.rows(r)], "grad": grad[graph.rows(r)]} for r in range(2)]
-    for found in two.run(cases.prepared, given, library="sar", name=""):
+    for found in two.run(cases.prepared, graph.shares(x=x, grad=grad), library="sar", name=""):
         became = {one[0]: one[2] for one in found["choices"]}
         assert became == {"": "untouched", "first": "fused", "norm": "batch norm of all nodes", "second": "fused"} | {
             path: "untouched" for path in became if "." in path
@@ -73,8 +70,7 @@ def test_asked_once(two: Workers, name: str, fewer: int) -> None:
     pytest.importorskip("torch_geometric")
     graph = make("random", 2, seed=95)
     x = np.random.default_rng(96).standard_normal((graph.num_nodes, cases.IN))
-    given = [{"part": graph.part(r), "x": x[graph.rows(r)]} for r in range(2)]
-    for plain, prepared, restored in two.run(cases.operations, given, name=name):
+    for plain, prepared, restored in two.run(cases.operations, graph.shares(x=x), name=name):
         assert plain == restored and plain - prepared == fewer
 
 
@@ -94,8 +90,7 @@ def test_errors(two: Workers, how: str, parts: list[str]) -> None:
     pytest.importorskip("torch_geometric")
     graph = make("random", 2, seed=97)
     x = np.random.default_rng(98).standard_normal((graph.num_nodes, cases.IN))
-    given = [{"part": graph.part(r), "x": x[graph.rows(r)]} for r in range(2)]
-    said = two.run(cases.disagreeing, given, how=how)
+    said = two.run(cases.disagreeing, graph.shares(x=x), how=how)
     for kind, text in said:
         assert all(part in f"{kind}: {text}" for part in parts), f"{kind}: {text}"
 
@@ -121,40 +116,3 @@ def test_page(two: Workers) -> None:
 def test_not_prepared() -> None:
     with pytest.raises(ValueError, match="not prepared: call sar.prepare"):
         sar.describe(torch.nn.Linear(2, 2))
-
-
-def check_compiled(two: Workers, library: str, name: str, backend: str) -> None:
-    pytest.importorskip("dgl" if library == "dgl" else "torch_geometric")
-    if not operation.POSSIBLE:
-        pytest.skip("this torch has a graph break at each layer")
-    graph = make("random", 2, seed=96)
-    x = np.random.default_rng(97).standard_normal((graph.num_nodes, cases.IN))
-    for who in ([True, True], [True, False]):
-        given = [{"part": graph.part(r), "x": x[graph.rows(r)], "compiles": who[r]} for r in range(2)]
-        for apart in two.run(cases.compiled, given, library=library, name=name, backend=backend):
-            assert len(apart) > 6 and max(apart) <= 1e-12
-
-
-WHOLE = [pair for pair in [*MODELS, ("sar", "layers")] if pair[1] != "pooled"]
-
-
-@pytest.mark.parametrize(("library", "name"), WHOLE, ids=lambda value: value)
-def test_compiled_whole(two: Workers, library: str, name: str) -> None:
-    """torch.compile takes a prepared model in one piece, also on one rank alone; the numbers stay."""
-    check_compiled(two, library, name, "aot_eager")
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(("library", "name"), WHOLE, ids=lambda value: value)
-def test_compiled_whole_by_inductor(two: Workers, library: str, name: str) -> None:
-    check_compiled(two, library, name, "inductor")
-
-
-def test_what_is_not_compiled(two: Workers) -> None:
-    pytest.importorskip("dgl")
-    pytest.importorskip("torch_geometric")
-    if not operation.POSSIBLE:
-        pytest.skip("this torch has a graph break at each layer")
-    graph = make("random", 2, seed=96)
-    for twice, other, exported in two.run(cases.not_compiled, [{"part": graph.part(r)} for r in range(2)]):
-        assert "second time" in twice and other.startswith("Unsupported") and exported.startswith("WholeGraphError")

@@ -71,7 +71,7 @@ def test_a_rank_that_looks_changes_nothing(two: Workers) -> None:
 
 def test_errors(two: Workers) -> None:
     graph = make("random", 2, seed=65)
-    for said in two.run(cases_pyg.said, [{"part": graph.part(r)} for r in range(2)]):
+    for said in two.run(cases_pyg.said, graph.shares()):
         for text, part in zip(
             said,
             ["a row for each node that this worker owns"] * 2
@@ -84,7 +84,7 @@ def test_errors(two: Workers) -> None:
 def test_numbers(few: Workers) -> None:
     """Reading an edge index: columns and own rows; it can be taken apart and put together."""
     graph = make("empty_worker", few.world, seed=66)
-    for rank, found in enumerate(few.run(cases_pyg.numbers, [{"part": graph.part(r)} for r in range(few.world)])):
+    for rank, found in enumerate(few.run(cases_pyg.numbers, graph.shares())):
         edges, start = graph.edges(rank), graph.rows(rank).start
         columns, rows = found["edge_index"]
         np.testing.assert_array_equal(found["column_nodes"][columns], graph.src[edges])
@@ -117,8 +117,7 @@ def test_functions_that_a_script_holds(few: Workers) -> None:
         "most": most,
         "grad": whole.grad,
     }
-    given = [{"part": graph.part(r), "x": x[graph.rows(r)]} for r in range(few.world)]
-    for rank, found in enumerate(few.run(cases_pyg.held, given)):
+    for rank, found in enumerate(few.run(cases_pyg.held, graph.shares(x=x))):
         for name, value in expected.items():
             close(found[name], value.detach().numpy()[graph.rows(rank)], name)
         for ends, degrees in zip((graph.src, graph.dst), found["degrees"]):
@@ -131,7 +130,7 @@ def test_functions_that_a_script_holds(few: Workers) -> None:
 
 def test_plain_models_compile(two: Workers) -> None:
     graph = make("random", 2, seed=69)
-    failed, _ = two.run(cases_pyg.plain_models, [{"part": graph.part(r)} for r in range(2)])
+    failed, _ = two.run(cases_pyg.plain_models, graph.shares())
     assert failed == []
 
 

@@ -40,5 +40,5 @@ def test_single_precision(two: Workers, name: str) -> None:
 
 def test_refused(two: Workers) -> None:
     graph = make("random", 2, seed=53)
-    for said in two.run(cases_pyg.equilibrium, [{"part": graph.part(rank)} for rank in range(2)]):
+    for said in two.run(cases_pyg.equilibrium, graph.shares()):
         assert "on a graph split over workers would differentiate" in said

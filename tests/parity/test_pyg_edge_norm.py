@@ -1,5 +1,6 @@
 """Messages that write: batch norm over edges, counters and sums. Values, gradients and buffers after many steps,
-against PyG on the whole graph. A message runs once a forward, on the user's data."""
+against PyG on the whole graph. A message runs once a forward, on the user's data. One that looks at several edges sees
+those of its worker: it says so, and which function does."""
 
 from __future__ import annotations
 
@@ -31,8 +32,7 @@ def test_trained(few: Workers, name: str) -> None:
     for seed in range(5 if name == "wide" else 1):
         truth = cases.trained(name, whole, x, len(x), seed, steps, True, False)
         common = {"name": name, "seed": seed, "nodes": len(x), "steps": steps, "convert": few.world > 1}
-        given = [{"part": graph.part(rank), "x": x[graph.rows(rank)]} for rank in range(few.world)]
-        found = few.run(cases.trained_on_worker, given, **common)
+        found = few.run(cases.trained_on_worker, graph.shares(x=x), **common)
         for rank, one in enumerate(found):
             for what in ("out", "after", "x"):
                 near(one[what], truth[what][graph.rows(rank)], f"{what} of rank {rank}")
@@ -50,7 +50,7 @@ def test_warned(few: Workers) -> None:
     graph = make("random", few.world, seed=56)
     says = {"divided": "div", "shape": "rtruediv", "len": "len()", "writes": "sar.comm.all_reduce"}
     says.update({"copies": "copy_ writes", "unknown": "sar.rowwise"})
-    for found in few.run(cases.warned_of, [{"part": graph.part(rank)} for rank in range(few.world)]):
+    for found in few.run(cases.warned_of, graph.shares()):
         assert not found["plain"]
         for kind, text in says.items() if few.world > 1 else ():
             here = [said for said in found[kind] if said.startswith("cases_pyg_edge_norm.py")]
@@ -60,6 +60,19 @@ def test_warned(few: Workers) -> None:
 
 def test_declared_that_writes(two: Workers) -> None:
     graph = make("random", 2, seed=57)
-    for said in two.run(cases.refused, [{"part": graph.part(rank)} for rank in range(2)]):
+    for said in two.run(cases.refused, graph.shares()):
         assert "Sequential wrote its buffer '1.running_mean'" in said
     two.pool.leave()  # blocks of edges that fail end the session
+
+
+def test_warned_of_mixing(few: Workers) -> None:
+    graph = make("random", few.world, seed=95)
+    for found in few.run(cases.warned_of_mixing, graph.shares()):
+        for name, said in found.items():
+            if name in cases.MIXED and few.world > 1:
+                assert any(text.startswith(f"{name} over a tensor of edges sees") for text in said), (name, said)
+            else:
+                assert not said, f"{name}: {said}"
+        if few.world > 1:
+            assert "sar.convert_batchnorm(model)" in found["batch_norm"][0]
+            assert "scatter with index" in found["mean"][0]

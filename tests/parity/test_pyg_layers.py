@@ -65,14 +65,8 @@ def check(
         return value[graph.rows(rank)] if kind == "n" else value[graph.edges(rank)]
 
     ranks = range(graph.world)
-    given = [
-        {
-            "part": graph.part(rank),
-            "inputs": [own(rank, x, kind) for x, kind in zip(inputs, kinds)],
-            "grads": [own(rank, g, "n") for g in expected["grads"]],
-        }
-        for rank in ranks
-    ]
+    own_inputs = [[own(rank, x, kind) for x, kind in zip(inputs, kinds)] for rank in ranks]
+    given = graph.shares(grads=expected["grads"], ranks={"inputs": own_inputs})
     found = workers.run(cases_pyg.layer, given, name=name, state=expected["state"], dtype=dtype, separate=separate)
 
     basic = UNIT[dtype] * (5 if rounds and dtype == "float32" and name in CANCELLING else 1)
@@ -140,7 +134,7 @@ def test_other_graphs(two: Workers, name: str, kind: str) -> None:
 def test_refused(two: Workers, name: str) -> None:
     """Layers that would see their worker's nodes alone say so on every rank."""
     graph = make("random", 2, seed=34)
-    for said in two.run(cases_pyg.refused, [{"part": graph.part(r)} for r in range(2)], name=name):
+    for said in two.run(cases_pyg.refused, graph.shares(), name=name):
         assert "on a graph split over workers" in said
 
 
@@ -149,8 +143,7 @@ def test_colours(few: Workers) -> None:
     graph = make("empty_worker" if few.world == 4 else "random", few.world, seed=37)
     first = np.random.default_rng(38).integers(0, TYPES, graph.num_nodes)
     truth = cases_pyg.colours(torch.from_numpy(np.stack([graph.src, graph.dst])), first)
-    given = [{"part": graph.part(rank), "first": first[graph.rows(rank)]} for rank in range(graph.world)]
-    for rank, one in enumerate(few.run(cases_pyg.colours_on_worker, given)):
+    for rank, one in enumerate(few.run(cases_pyg.colours_on_worker, graph.shares(first=first))):
         np.testing.assert_array_equal(one["colours"], truth["colours"][graph.rows(rank)])
         for value, expected in zip(one["histograms"], truth["histograms"], strict=True):
             np.testing.assert_allclose(value, expected, rtol=1e-6)
@@ -186,14 +179,7 @@ def test_constant_inputs(two: Workers, name: str) -> None:
     graph = make("random", 2, seed=73)
     inputs = cases_pyg.draw(graph, name, "float64")
     whole = oracle(graph, name, inputs, "float64")
-    given = [
-        {
-            "part": graph.part(r),
-            "inputs": [inputs[0][graph.rows(r)]],
-            "grads": [g[graph.rows(r)] for g in whole["grads"]],
-        }
-        for r in range(2)
-    ]
+    given = graph.shares(inputs=inputs[:1], grads=whole["grads"])
     found = two.run(cases_pyg.layer, given, name=name, state=whole["state"], dtype="float64", constant=True)
     for rank, one in enumerate(found):
         near(one["out"][0], whole["out"][0][graph.rows(rank)], UNIT["float64"], "result")
@@ -210,14 +196,7 @@ def test_bits_in_one_piece(two: Workers, name: str, dropout: float, dtype: str) 
     graph = make("random", 2, seed=72)
     inputs = cases_pyg.draw(graph, name, dtype)
     whole = oracle(graph, name, inputs, dtype)
-    given = [
-        {
-            "part": graph.part(rank),
-            "inputs": [inputs[0][graph.rows(rank)]],
-            "grads": [g[graph.rows(rank)] for g in whole["grads"]],
-        }
-        for rank in range(2)
-    ]
+    given = graph.shares(inputs=inputs[:1], grads=whole["grads"])
     common = {"name": name, "state": whole["state"], "dtype": dtype, "dropout": dropout}
     steps, *others = (two.run(cases_pyg.layer, given, separate=s, **common) for s in ((0, 1), (), (0,), (1,)))
     dropped = not np.allclose(steps[0]["out"][0], whole["out"][0][graph.rows(0)], 1e-4, 1e-4)

@@ -73,7 +73,7 @@ def test_refused_on_every_worker(few: Workers) -> None:
         "too few graphs": "a batch vector names graph 2",
         "afterwards": f"{graph.num_nodes}.0",
     }
-    for said in few.run(cases.said, [{"part": graph.part(rank)} for rank in range(few.world)]):
+    for said in few.run(cases.said, graph.shares()):
         assert said.keys() == texts.keys()
         for name, text in said.items():
             assert texts[name] in text, f"{name}: {text}"
@@ -82,6 +82,6 @@ def test_refused_on_every_worker(few: Workers) -> None:
 def test_left_alone(two: Workers) -> None:
     """Tensors that every worker has all of are no tensors of nodes, and layers on other graphs tell nobody."""
     graph = make("random", 2, seed=84)
-    for found in two.run(cases.left_alone, [{"part": graph.part(rank)} for rank in range(2)]):
+    for found in two.run(cases.left_alone, graph.shares()):
         assert max(found[:-1]) < 1e-5
         assert found[-1] == graph.num_nodes

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import numpy as np
 import pytest
 
@@ -14,33 +12,13 @@ from tests.support.sessions import Workers
 pytest.importorskip("torch_geometric")
 
 
-SHOWN = [("gcn", "eager", 2), ("edge_cnn", "eager", 1)]
-"""A layer in one piece, and functions of edges."""
-
-
-@pytest.mark.parametrize(
-    ("kind", "backend", "ranks"),
-    [
-        pytest.param(*case, marks=() if case in SHOWN else pytest.mark.full)
-        for case in product(cases.COMPILED, ("eager", "inductor"), (1, 2))
-    ],
-)
-def test_compiled(two: Workers, kind: str, backend: str, ranks: int) -> None:
-    """Models through torch.compile give the same, also where one rank alone compiles."""
-    graph = make("random", 2, seed=71)
-    given = [{"part": graph.part(rank), "compiles": rank < ranks} for rank in range(2)]
-    for apart in two.run(cases.compiled, given, kind=kind, backend=backend):
-        assert max(apart) <= 1e-10
-
-
 @pytest.mark.parametrize("changes", [False, True])
 def test_hooks(few: Workers, changes: bool) -> None:
     """Hooks of MessagePassing are called in PyG's order, see lazy tensors of edges, and may change them."""
     graph = make("random", few.world, seed=72)
     x = np.random.default_rng(73).standard_normal((graph.num_nodes, cases.IN))
     whole = cases.hooked(x, index=np.stack([graph.src, graph.dst]), changes=changes)
-    given = [{"part": graph.part(rank), "x": x[graph.rows(rank)]} for rank in range(few.world)]
-    for rank, one in enumerate(few.run(cases.hooked, given, changes=changes)):
+    for rank, one in enumerate(few.run(cases.hooked, graph.shares(x=x), changes=changes)):
         assert [name for name, _ in one["seen"]] == [name for name, _ in whole["seen"]]
         seen = dict(one["seen"])
         assert "EdgeTensor" in seen["message before"] and seen["message after"] == ["EdgeTensor"]
@@ -52,7 +30,7 @@ def test_functions_of_edges(few: Workers) -> None:
     graph = make("random", few.world, seed=74)
     loops = graph.src == graph.dst
     kept = []
-    found = few.run(cases.answers, [{"part": graph.part(rank)} for rank in range(few.world)])
+    found = few.run(cases.answers, graph.shares())
     for rank, one in enumerate(found):
         mine = graph.edges(rank)
         rows = graph.rows(rank).stop - graph.rows(rank).start
@@ -89,7 +67,7 @@ def test_refused(two: Workers) -> None:
         **dict.fromkeys(["TopKPooling", "SAGPooling", "GraphUNet"], "global_add_pool"),
         "SGFormer": "attend to the nodes of all workers",
     }
-    for said in two.run(cases.refused, [{"part": graph.part(rank)} for rank in range(2)]):
+    for said in two.run(cases.refused, graph.shares()):
         for name, text in said.items():
             assert texts.get(name, "needs the edges of the whole graph") in text, f"{name}: {text}"
 
@@ -97,7 +75,7 @@ def test_refused(two: Workers) -> None:
 def test_no_kernel_gets_halo_rows(few: Workers) -> None:
     """Whatever takes the sources of edges for numbers of nodes is refused, and the error names what was called."""
     graph = make("random", few.world, seed=75)
-    for said in few.run(cases.kernels, [{"part": graph.part(rank)} for rank in range(few.world)]):
+    for said in few.run(cases.kernels, graph.shares()):
         for name, text in said.items():
             assert "not supported on a graph split over workers" in text or name == "pickle", (name, text)
         assert "torch_geometric.edge_index" in said["EdgeIndex @ x"]

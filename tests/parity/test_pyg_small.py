@@ -23,8 +23,7 @@ def test_same(few: Workers, name: str) -> None:
     expected = cases.same(name, whole, torch.from_numpy(x.copy()).requires_grad_(), grad)
     missing = graph.num_nodes - len(expected["out"])  # the last nodes may have no in-edge
     out = np.concatenate([expected["out"], np.zeros((missing, expected["out"].shape[1]))])
-    given = [{"part": graph.part(r), "x": x[graph.rows(r)], "grad": grad[graph.rows(r)]} for r in range(few.world)]
-    for rank, found in enumerate(few.run(cases.on_worker, given, name=name)):
+    for rank, found in enumerate(few.run(cases.on_worker, graph.shares(x=x, grad=grad), name=name)):
         close(found["out"], out[graph.rows(rank)], f"{name}, rank {rank}", 30)
         close(found["grad"], expected["grad"][graph.rows(rank)], f"gradient of {name}, rank {rank}", 30)
 

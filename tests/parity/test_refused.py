@@ -20,8 +20,7 @@ def test_refused(pool: Pool, which: str) -> None:
     found = []
     for world in (1, 2):
         graph = make("random", world, seed=90)
-        given = [{"part": graph.part(rank)} for rank in range(world)]
-        found += Workers(pool, world, "shm").run(cases.said, given, which=which)
+        found += Workers(pool, world, "shm").run(cases.said, graph.shares(), which=which)
     for name, (kind, called, instead) in found[0].items():
         assert kind == "WholeGraphError" and name in called and len(instead) > 20, f"{name}: {kind}: {called}"
         assert all(other[name] == found[0][name] for other in found), name
@@ -35,8 +34,7 @@ def test_answered(few: Workers) -> None:
         x, y = rng.standard_normal((graph.num_nodes, 3)), rng.integers(0, 3, graph.num_nodes)
         index = torch.from_numpy(np.stack([graph.src, graph.dst]))
         whole = cases.answers(x, y, index)
-        given = [{"part": graph.part(r), "x": x[graph.rows(r)], "y": y[graph.rows(r)]} for r in range(few.world)]
-        for rank, one in enumerate(few.run(cases.own_answers, given)):
+        for rank, one in enumerate(few.run(cases.own_answers, graph.shares(x=x, y=y))):
             for where, mine in (("edges", graph.edges(rank)), ("nodes", graph.rows(rank))):
                 for name, value in whole[where].items():
                     close(one[where][name], value[mine], f"{name}, rank {rank}", 10)

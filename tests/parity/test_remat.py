@@ -24,10 +24,7 @@ def test_layers(workers: Workers, kind: str) -> None:
     graph = make(kind, workers.world, seed=60)
     rng = np.random.default_rng(61)
     x, grad = (rng.standard_normal((graph.num_nodes, 32)) for _ in range(2))
-    arguments = [
-        {"part": graph.part(r), "x": x[graph.rows(r)], "grad": grad[graph.rows(r)]} for r in range(graph.world)
-    ]
-    for plain, again in workers.run(cases_remat.remat_layers, arguments):
+    for plain, again in workers.run(cases_remat.remat_layers, graph.shares(x=x, grad=grad)):
         for key in ("out", "x"):
             np.testing.assert_array_equal(again[key], plain[key])
         for group in ("parameters", "state"):

@@ -29,7 +29,7 @@ def test_transforms_of_pyg(few: Workers) -> None:
         {key: value[graph.edges(rank) if key == "edge_attr" else graph.rows(rank)] for key, value in given.items()}
         for rank in range(few.world)
     ]
-    found = few.run(cases.worker, [{"part": graph.part(r), "given": own[r]} for r in range(few.world)])
+    found = few.run(cases.worker, graph.shares(ranks={"given": own}))
     for name, made in cases.TRIED.items():
         whole = cases.transformed(made(transforms), name, given, index)
         assert sum(one[name]["num_edges"] for one in found) == whole["num_edges"], name
@@ -52,9 +52,9 @@ def test_transforms_of_pyg_that_are_refused(two: Workers) -> None:
     pytest.importorskip("torch_geometric")
     graph = make("random", 2, seed=76)
     names = list(table.pyg_refused())
-    for said in two.run(cases.refused, [{"part": graph.part(r)} for r in range(2)], names=names):
+    for said in two.run(cases.refused, graph.shares(), names=names):
         for name in names:
-            assert said[name].startswith(f"torch_geometric.transforms.{name} "), said[name]
+            assert said[name].startswith(f"WholeGraphError: torch_geometric.transforms.{name} "), said[name]
             assert "before the graph is partitioned" in said[name]
 
 
@@ -89,24 +89,20 @@ def test_functions_of_dgl_that_are_refused(two: Workers) -> None:
     graph = make("random", 2, seed=76)
     names = [name for name in table.dgl_refused() if hasattr(dgl, name) or hasattr(dgl.transforms, name)]
     kinds = list(table.dgl_refused_transforms())
-    parts = [{"part": graph.part(r)} for r in range(2)]
-    for said in two.run(cases_transforms.refused_by_name, parts, names=names, kinds=kinds):
+    for said in two.run(cases_transforms.refused_by_name, graph.shares(), names=names, kinds=kinds):
         for name in (*names, *kinds):
             called, found, _ = said[name].partition(" is not supported on a graph split over workers: ")
             assert found and re.search(rf"\b{name}( \(graph\.\w+\))?$", called), said[name]
 
 
 def test_functions_of_dgl_that_run(few: Workers) -> None:
-    dgl = pytest.importorskip("dgl")
+    pytest.importorskip("dgl")
     graph = make("random", few.world, seed=76)
     rng = np.random.default_rng(77)
     x, w = rng.random((graph.num_nodes, 3)) + 0.1, rng.random((len(graph.src), 1)) + 0.1
-    whole = dgl.graph((torch.from_numpy(graph.src), torch.from_numpy(graph.dst)), num_nodes=graph.num_nodes)
+    whole = graph.of_dgl()
     expected = cases_transforms.functions_that_run(x, w, whole)
-    given = [
-        {"part": graph.part(rank), "x": x[graph.rows(rank)], "w": w[graph.edges(rank)]} for rank in range(few.world)
-    ]
-    for rank, found in enumerate(few.run(cases_transforms.functions_that_run, given)):
+    for rank, found in enumerate(few.run(cases_transforms.functions_that_run, graph.shares(x=x, edges={"w": w}))):
         assert set(found) == set(expected)
         for name, value in expected.items():
             kind, _, rows = name.rpartition(" of ")

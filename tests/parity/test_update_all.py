@@ -30,7 +30,7 @@ def oracle(
     graph: Graph, message: str, reduce: str, u: np.ndarray, e: np.ndarray | None, rng: np.random.Generator
 ) -> dict[str, Any]:
     """DGL on the whole graph."""
-    whole = dgl.graph((torch.from_numpy(graph.src), torch.from_numpy(graph.dst)), num_nodes=graph.num_nodes)
+    whole = graph.of_dgl()
     x = torch.from_numpy(u.copy()).requires_grad_()
     w = None if e is None else torch.from_numpy(e.copy()).requires_grad_()
     whole.ndata["h"] = x
@@ -64,15 +64,7 @@ def compare(
 ) -> None:
     rng = np.random.default_rng(7)
     expected = oracle(graph, message, reduce, u, e, rng)
-    arguments = [
-        {
-            "part": graph.part(rank),
-            "u": u[graph.rows(rank)],
-            "e": None if e is None else e[graph.edges(rank)],
-            "grad": expected["grad"][graph.rows(rank)],
-        }
-        for rank in range(graph.world)
-    ]
+    arguments = graph.shares(u=u, grad=expected["grad"], edges={"e": e})
     results = workers.run(cases_update_all.raw, arguments, message=message, reduce=reduce, needs=needs, strided=strided)
     for rank, result in enumerate(results):
         rows, edges = graph.rows(rank), graph.edges(rank)
@@ -133,16 +125,8 @@ def test_a_gradient_that_one_rank_alone_needs(workers: Workers, message: str) ->
     u, rng = features(graph, (4,), "float64"), np.random.default_rng(7)
     e = weights(graph, (), "float64") if message == "u_mul_e" else None
     expected = oracle(graph, message, "sum", u, e, rng)
-    arguments = [
-        {
-            "part": graph.part(rank),
-            "u": u[graph.rows(rank)],
-            "e": None if e is None else e[graph.edges(rank)],
-            "grad": expected["grad"][graph.rows(rank)],
-            "needs": (rank == 0, False),
-        }
-        for rank in range(graph.world)
-    ]
+    needs = [(rank == 0, False) for rank in range(graph.world)]
+    arguments = graph.shares(u=u, grad=expected["grad"], edges={"e": e}, ranks={"needs": needs})
     results = workers.run(cases_update_all.raw, arguments, message=message, reduce="sum")
     assert all(r["requires_grad"] for r in results)
     assert all(r["u"] is None for r in results[1:])
@@ -165,15 +149,7 @@ def test_nan_is_carried(workers: Workers) -> None:
 def test_a_repeated_run_agrees_to_the_bit(workers: Workers) -> None:
     graph = make("random", workers.world, seed=9)
     u, e = features(graph, (3, 4), "float32"), weights(graph, (3, 1), "float32")
-    arguments = [
-        {
-            "part": graph.part(rank),
-            "u": u[graph.rows(rank)],
-            "e": e[graph.edges(rank)],
-            "grad": u[graph.rows(rank)],
-        }
-        for rank in range(graph.world)
-    ]
+    arguments = graph.shares(u=u, grad=u, edges={"e": e})
     first, second = (
         workers.run(cases_update_all.raw, arguments, message="u_mul_e", reduce="mean", needs=(True, True))
         for _ in range(2)
@@ -191,10 +167,7 @@ def test_feature_dimensions(workers: Workers, dims: tuple[int, ...]) -> None:
 def test_width_zero(workers: Workers) -> None:
     graph = make("random", workers.world, seed=21)
     empty = features(graph, (0,), "float32")
-    arguments = [
-        {"part": graph.part(rank), "u": empty[graph.rows(rank)], "e": None, "grad": empty[graph.rows(rank)]}
-        for rank in range(graph.world)
-    ]
+    arguments = graph.shares(u=empty, grad=empty, e=None)
     results = workers.run(cases_update_all.raw, arguments, message="copy_u", reduce="sum", needs=(True, False))
     for rank, result in enumerate(results):
         assert result["out"].shape == result["u"].shape == empty[graph.rows(rank)].shape

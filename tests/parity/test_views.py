@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,10 +19,6 @@ def drawn(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
     return rng.standard_normal((graph.num_nodes, 4)), rng.standard_normal((len(graph.src), 4))
 
 
-def shares(graph: Graph, x: np.ndarray, e: np.ndarray) -> list[dict[str, Any]]:
-    return [{"part": graph.part(r), "x": x[graph.rows(r)], "e": e[graph.edges(r)]} for r in range(graph.world)]
-
-
 @pytest.mark.parametrize("road", ROADS)
 def test_views(few: Workers, road: str) -> None:
     if road == "pyg":
@@ -32,7 +27,7 @@ def test_views(few: Workers, road: str) -> None:
     x, e = drawn(graph)
     names = list(cases.MESSAGES)
     expected = cases.results(road, cases.whole(road, graph), names, x, e)
-    for rank, found in enumerate(few.run(cases.on_worker, shares(graph, x, e), road=road, names=names)):
+    for rank, found in enumerate(few.run(cases.on_worker, graph.shares(x=x, edges={"e": e}), road=road, names=names)):
         for name in names:
             rows, edges = graph.rows(rank), graph.edges(rank)
             places = {"value": rows, "x": rows, "e": edges, "without gradients": rows, "in inference mode": rows}
@@ -45,9 +40,10 @@ def test_refused(two: Workers, road: str) -> None:
     if road == "pyg":
         pytest.importorskip("torch_geometric")
     graph = make("random", 2, seed=3)
-    for found in two.run(cases.refused, shares(graph, *drawn(graph)), road=road):
+    x, e = drawn(graph)
+    for found in two.run(cases.refused, graph.shares(x=x, edges={"e": e}), road=road):
         if road == "edges":  # functions that the engine does not know get values at once, so there it is right
-            assert "argument" not in found
+            assert found["argument"] == "nothing"
             found["argument"] = found["shared"]
         assert all(re.search(text, found[name]) for name, (_, text) in cases.REFUSED.items()), found
 
@@ -57,7 +53,7 @@ def test_an_edge_column_of_the_user(few: Workers) -> None:
     graph = make("empty_worker" if few.world == 4 else "random", few.world, seed=3)
     x, e = drawn(graph)
     out, *columns = cases.edge_column(cases.whole("functions", graph), x, e)
-    for rank, (found, *own) in enumerate(few.run(cases.edge_column_on_worker, shares(graph, x, e))):
+    for rank, (found, *own) in enumerate(few.run(cases.edge_column_on_worker, graph.shares(x=x, edges={"e": e}))):
         close(found, out[graph.rows(rank)], f"sums, rank {rank}")
         for got, wanted in zip(own, columns, strict=True):
             close(got, wanted[graph.edges(rank)], f"the column, rank {rank}")

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 import sar
-from tests.support.worker import build, data_of, numpy, tensor
+from tests.support.worker import build, data_of, numpy, settings, tensor
 
 
 def plain(blocks: list[Any]) -> list[dict[str, Any]]:
@@ -219,16 +219,12 @@ def too_wide(part: dict[str, Any], width: int) -> str:
     own = torch.arange(*graph.tgt_node_range)
     features = {"x": torch.full((len(own), width), sar.rank(), dtype=torch.uint8)}
     sampler = sar.DistNeighborSampler([-1], input_node_features=features)
-    window = sar.Config.window_bytes
     try:
         sampler.sample(graph, own)
     except sar.BudgetError as error:
         assert "window_bytes" in str(error)
-        sar.Config.window_bytes = error.minimum
-        try:
+        with settings(window_bytes=error.minimum):
             block = sampler.sample(graph, own)[0]
-        finally:
-            sar.Config.window_bytes = window
         assert sorted(block.srcdata["x"].float().mean(1).tolist()) == [0, 0, 1, 1]
         return "done"
     raise AssertionError("rows of 2 MiB went through a window of 16 MiB")

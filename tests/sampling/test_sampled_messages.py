@@ -15,15 +15,8 @@ def test_messages_and_layers(two: Workers) -> None:
     rng = np.random.default_rng(9)
     weights = rng.random((len(graph.src), 1)).astype(np.float32)
     kinds = rng.integers(0, KINDS, len(graph.src))
-    arguments = [
-        {
-            "part": graph.part(rank),
-            "seeds": np.arange(graph.num_nodes)[graph.rows(rank)][:20],
-            "weights": weights[graph.edges(rank)],
-            "kinds": kinds[graph.edges(rank)],
-        }
-        for rank in range(two.world)
-    ]
+    seeds = [np.arange(graph.num_nodes)[graph.rows(rank)][:20] for rank in range(two.world)]
+    arguments = graph.shares({"weights": weights, "kinds": kinds}, {"seeds": seeds})
     results = two.run(cases_sampled_messages.on_blocks, arguments)
     assert all(results)
     for result in results:

@@ -78,7 +78,7 @@ def test_as_many_edges_as_dgl_draws(two: Workers, fanout: int, replace: bool, we
     oracle = Oracle(graphs.make("random", 2))
     graph = oracle.graph
     p = np.random.default_rng(1).random(len(graph.src)) * (np.arange(len(graph.src)) % 3 > 0)
-    whole = dgl.graph((torch.from_numpy(graph.src), torch.from_numpy(graph.dst)), num_nodes=graph.num_nodes)
+    whole = graph.of_dgl()
     whole.edata["p"] = torch.from_numpy(p)
     seeds = [np.arange(graph.num_nodes)[graph.rows(rank)] for rank in range(2)]
     found = two.run(
@@ -134,7 +134,7 @@ def test_edges_are_drawn_alike(two: Workers) -> None:
 def test_one_seed_gives_one_sequence_of_blocks(workers: Workers) -> None:
     graph = graphs.make("random", workers.world)
     ids = np.arange(graph.num_nodes)
-    arguments = [{"part": graph.part(r), "seeds": ids[graph.rows(r)]} for r in range(graph.world)]
+    arguments = graph.shares(seeds=ids)
     different = 0
     for one, same, other, threads in workers.run(cases_sampling.again, arguments):
         assert str(one) == str(same) == str(threads)
@@ -151,7 +151,7 @@ def test_workers_with_one_seed_draw_the_same_edges_of_a_node(workers: Workers) -
     src = np.concatenate([src, np.zeros(n, np.int64), rng.integers(0, n, 30)])  # node 0 is a source of every node
     dst = np.concatenate([dst, np.arange(n), np.zeros(30, np.int64)])
     graph = Graph(n, src, dst, start)
-    found = workers.run(cases_sampling.same_node, [{"part": graph.part(r)} for r in range(world)], node=0)
+    found = workers.run(cases_sampling.same_node, graph.shares(), node=0)
     assert len(found[0]) == 4
     assert all(edges == found[0] for edges in found)
 

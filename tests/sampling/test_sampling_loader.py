@@ -26,7 +26,7 @@ def test_every_worker_yields_the_same_number_of_batches(workers: Workers) -> Non
     for drop_last in (False, True):
         found = workers.run(
             cases_sampling.batches,
-            [{"part": graph.part(r), "seeds": seeds[r]} for r in range(world)],
+            graph.shares(ranks={"seeds": seeds}),
             fanouts=[2],
             loader={"batch_size": 4, "drop_last": drop_last, "shuffle": True},
             epochs=2,
@@ -60,7 +60,7 @@ def test_batches_with_few_edges_between_them(workers: Workers, tmp_path: Path) -
     seeds = [rng.permutation(np.arange(start[r], start[r + 1]))[: 60 - 5 * (r % 2)] for r in range(world)]
     found = workers.run(
         cases_sampling_loader.precomputed,
-        [{"part": graph.part(r), "seeds": seeds[r]} for r in range(world)],
+        graph.shares(ranks={"seeds": seeds}),
         size=10,
         cache=str(tmp_path / "cached"),
     )
@@ -80,9 +80,7 @@ def test_batches_with_few_edges_between_them(workers: Workers, tmp_path: Path) -
 def test_precomputed_batches_of_a_dgl_graph(two: Workers) -> None:
     graph = graphs.make("random", 2)
     seeds = [np.arange(graph.num_nodes)[graph.rows(r)][::2] for r in range(2)]
-    found = two.run(
-        cases_sampling_loader.dgl_partition, [{"part": graph.part(r), "seeds": seeds[r]} for r in range(2)], size=4
-    )
+    found = two.run(cases_sampling_loader.dgl_partition, graph.shares(ranks={"seeds": seeds}), size=4)
     for own, made in zip(seeds, found):
         assert len(made) == max(-(-len(s) // 4) for s in seeds)
         np.testing.assert_array_equal(np.unique(np.concatenate(made)), own)
@@ -98,7 +96,7 @@ def test_other_work_while_batches_are_on_their_way(pool: Any, world: int, transp
     seeds = [np.arange(graph.num_nodes)[graph.rows(r)] for r in range(world)]
     Workers(pool, world, transport).run(
         cases_sampling_loader.interleaved,
-        [{"part": graph.part(r), "x": x[graph.rows(r)], "seeds": seeds[r]} for r in range(world)],
+        graph.shares(x=x, ranks={"seeds": seeds}),
     )
 
 
@@ -157,10 +155,7 @@ def test_features_that_change(two: Workers) -> None:
     x = np.arange(graph.num_nodes * 2.0).reshape(-1, 2)
     two.run(
         cases_sampling.changed,
-        [
-            {"part": graph.part(r), "x": x[graph.rows(r)], "seeds": np.arange(graph.num_nodes)[graph.rows(r)]}
-            for r in range(2)
-        ],
+        graph.shares(x=x, seeds=np.arange(graph.num_nodes)),
     )
 
 
@@ -182,7 +177,7 @@ def test_what_is_refused(two: Workers) -> None:
         ("ValueError", "feature 'x' has shape"),
         ("KeyError", "node type 'user' is unknown"),
     ]
-    for found in two.run(cases_sampling.refused, [{"part": graph.part(r), "x": x[graph.rows(r)]} for r in range(2)]):
+    for found in two.run(cases_sampling.refused, graph.shares(x=x)):
         assert [kind for kind, _ in found] == [kind for kind, _ in expected]
         for (_, message), (_, part) in zip(found, expected):
             assert part in message
@@ -206,7 +201,7 @@ def test_samplers_that_differ_between_ranks(two: Workers, options: list[dict[str
 
 def test_rows_larger_than_a_frame(two: Workers) -> None:
     graph = Graph(4, np.array([0, 1, 2, 3]), np.array([3, 2, 1, 0]), np.array([0, 2, 4]))
-    two.run(cases_sampling.too_wide, [{"part": graph.part(r)} for r in range(2)], width=2 << 20)
+    two.run(cases_sampling.too_wide, graph.shares(), width=2 << 20)
 
 
 def test_a_rank_that_fails_in_the_middle_of_an_epoch(two: Workers) -> None:

@@ -48,11 +48,7 @@ class Job:
     def __init__(self, transport: str, steps: int, world: int = 3) -> None:
         self.port, self.world = free_port(), world
         self.environment = environment(
-            WORLD_SIZE=world,
-            MASTER_PORT=self.port,
-            SAR_TRANSPORT=transport,
-            SAR_JOB_TOKEN=TOKEN,
-            SAR_TEST_STEPS=steps,
+            WORLD_SIZE=world, MASTER_PORT=self.port, SAR_TRANSPORT=transport, SAR_JOB_TOKEN=TOKEN, SAR_TEST_STEPS=steps
         )
         self.workers: list[subprocess.Popen[str]] = []
 

@@ -36,6 +36,37 @@ class Graph(NamedTuple):
         mine = self.edges(rank)
         return {"start": self.start, "src": self.src[mine], "dst": self.dst[mine]}
 
+    def shares(
+        self, edges: dict[str, Any] | None = None, ranks: dict[str, Any] | None = None, **nodes: Any
+    ) -> list[dict[str, Any]]:
+        """What each rank is given: its part, its rows of what nodes and edges have, and what is its own.
+
+        :param edges: arrays with a row for each edge, or lists or dicts of such; None stays None. So are those of nodes
+        :param ranks: of each of these a rank gets the element with its number
+        """
+        return [
+            {
+                "part": self.part(rank),
+                **{name: _cut(value, self.rows(rank)) for name, value in nodes.items()},
+                **{name: _cut(value, self.edges(rank)) for name, value in (edges or {}).items()},
+                **{name: values[rank] for name, values in (ranks or {}).items()},
+            }
+            for rank in range(self.world)
+        ]
+
+    def of_dgl(self) -> Any:
+        """All of it in DGL."""
+        import dgl
+        import torch
+
+        return dgl.graph((torch.from_numpy(self.src), torch.from_numpy(self.dst)), num_nodes=self.num_nodes)
+
+
+def _cut(value: Any, where: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: one[where] for name, one in value.items()}
+    return [one[where] for one in value] if isinstance(value, list) else None if value is None else value[where]
+
 
 KINDS = ["random", "empty_worker", "no_edges_between", "one_node", "no_edges", "hub"]
 

@@ -42,11 +42,7 @@ def together(folder: Path, body: str, world: int) -> list[tuple[int, str, str]]:
     place = {"WORLD_SIZE": world, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
     processes = [
         warm.Popen(
-            [str(path)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment(RANK=rank, **place),
+            [str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(RANK=rank, **place)
         )
         for rank in range(world)
     ]

@@ -11,7 +11,7 @@ from typing import Any, Iterator
 from tests.support.sessions import SESSIONS, Session
 
 ALWAYS = Session(2, "shm")
-"""The session that every case runs on."""
+"""The session that most cases run on."""
 # The pool's processes take most memory with 8 workers, and the units of few workers are the shortest: they come last.
 ORDER = sorted(SESSIONS, key=lambda session: (session == ALWAYS, -session.world))
 NAMES = {str(session): place for place, session in enumerate(ORDER)}

@@ -30,16 +30,20 @@ class Popen(subprocess.Popen):  # type: ignore[type-arg]
 
     Of the options of ``subprocess.Popen``, those of the three streams, of the environment, the directory, and
     ``start_new_session``.
+
+    :param inside: a process in whose network, mount and UTS namespaces this one begins; 0: in those of this process
     """
 
-    def __init__(self, words: list[str], **options: Any) -> None:
-        super().__init__(words, **{**options, "stdin": subprocess.DEVNULL})
+    def __init__(self, words: list[str], inside: int = 0, **options: Any) -> None:
+        self._inside = inside
+        super().__init__(words, **{"stdin": subprocess.DEVNULL, **options})
 
     def _execute_child(self, words: list[str], *given: Any) -> None:
         cwd, env = given[4:6]
         pipes = given[9:15]  # the two ends of input, of output, of errors; -1: this process's
         out, err = (end if end >= 0 else own for end, own in ((pipes[3], 1), (pipes[5], 2)))
-        message = {"words": words, "env": dict(env or os.environ), "cwd": str(cwd or os.getcwd()), "session": given[20]}
+        message = {"words": words, "env": dict(env or os.environ), "cwd": str(cwd or os.getcwd())}
+        message |= {"session": given[20], "inside": self._inside}
         try:
             socket.send_fds(parent(), [json.dumps(message).encode()], [pipes[0], out, err])
             self.pid = int(parent().recv(100))
@@ -89,6 +93,10 @@ def serve(channel: socket.socket) -> list[str]:
     while os.getppid() == between:  # until then nobody can wait for this process
         time.sleep(0.001)
     given = json.loads(message)
+    for namespace in ("net", "uts", "mnt") if given["inside"] else ():
+        with open(f"/proc/{given['inside']}/ns/{namespace}", "rb") as file:
+            if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), 0):
+                raise OSError(ctypes.get_errno(), "setns")
     name = next(word for word in given["words"] if word != "-m")
     ctypes.CDLL(None).prctl(PR_SET_NAME, Path(name).name.encode()[:15])  # what psutil and ps call it
     if given["session"]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+import contextlib
+from typing import Any, Callable, Iterator
 
 import numpy as np
 import torch
@@ -62,3 +63,34 @@ def random_layer(make: Callable[[], nn.Module], seed: int = 11) -> nn.Module:
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.5)
     return model
+
+
+def refusal(call: Callable[..., Any], *args: Any) -> str:
+    """The error that a call ends with, its kind first; "nothing" where there is none."""
+    try:
+        call(*args)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "nothing"
+
+
+@contextlib.contextmanager
+def default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@contextlib.contextmanager
+def settings(**values: Any) -> Iterator[None]:
+    """Settings of sar.Config, which are as before afterwards."""
+    before = {name: getattr(sar.Config, name) for name in values}
+    try:
+        for name, value in values.items():
+            setattr(sar.Config, name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(sar.Config, name, value)

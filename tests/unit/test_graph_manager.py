@@ -12,7 +12,7 @@ import sar
 import sar.function as fn
 from sar.distributed import network
 from tests.support.graphs import make
-from tests.support.worker import build
+from tests.support.worker import build, settings
 
 
 @pytest.fixture(scope="module")
@@ -172,14 +172,11 @@ def test_gradcheck(graph: sar.GraphShardManager) -> None:
 
 
 def test_the_window(graph: sar.GraphShardManager) -> None:
-    sar.Config.window_bytes = 8 << 20
-    try:
+    with settings(window_bytes=8 << 20):
         with graph.local_scope():
             graph.srcdata["h"] = torch.ones(N, 1)
             graph.update_all(fn.copy_u("h", "m"), fn.sum("m", "out"))
         assert sar.stats()["window"]["limit"] == 8 << 20
-    finally:
-        sar.Config.window_bytes = None
 
 
 def test_features_by_suffix() -> None:

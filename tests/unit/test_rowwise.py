@@ -3,6 +3,7 @@ them, whatever the other rows are. Here rows are made up."""
 
 from __future__ import annotations
 
+import functools
 import re
 import warnings
 from types import SimpleNamespace
@@ -27,9 +28,20 @@ RANDOM |= {"geometric", "rrelu", "multinomial", "empty", "randint"}
 
 def numbers() -> dict[str, Tensor]:
     """Rows of edges: numbers ``x y c t q``, positive ``p``, integers ``i k``, ``b`` true or false."""
+    return {key: value.clone() for key, value in made()[0].items()}
+
+
+def shared() -> dict[str, Any]:
+    """What all edges share: ``W v``, ``col`` numbers, ``mask``; and ``e``, a plain tensor with a row for each edge."""
+    return {key: value.clone() if isinstance(value, Tensor) else value for key, value in made()[1].items()}
+
+
+@functools.lru_cache(None)
+def made() -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Drawn once: seeding takes torch a millisecond."""
     torch.manual_seed(3)
     q = torch.randn(E, 4, 4, dtype=torch.float64)
-    return {
+    rows = {
         "x": torch.randn(E, 4, dtype=torch.float64),
         "y": torch.randn(E, 4, dtype=torch.float64),
         "p": torch.rand(E, 4, dtype=torch.float64) * 0.8 + 0.1,
@@ -42,13 +54,9 @@ def numbers() -> dict[str, Tensor]:
         "k": torch.randint(0, 4, (E,)),
         "b": torch.rand(E, 4) > 0.5,
     }
-
-
-def shared() -> dict[str, Any]:
-    """What all edges share: ``W v``, ``col`` numbers, ``mask``; and ``e``, a plain tensor with a row for each edge."""
     torch.manual_seed(4)
     r = lambda *shape: torch.randn(*shape, dtype=torch.float64)  # noqa: E731
-    return {
+    return rows, {
         **{"W": r(5, 4), "v": r(4), "s": r(5), "M": r(4, 4), "B": r(2, 4, 4), "e": r(E, 4), "e3": r(E, 3, 4)},
         **{"one": r(1, 4), "K1": r(2, 3, 2), "K2": r(2, 2, 3, 3), "K3": r(2, 2, 2, 2, 2), "G": r(12, 4)},
         **{"L": r(16, 4)},
