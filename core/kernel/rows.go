@@ -47,8 +47,9 @@ func eachRowsOf(p *Pool, work, n, elements int, f func(r0, r1 int)) {
 func CopyRows[T any](p *Pool, n int, dst, src Rows[T]) {
 	var t T
 	eachRowsOf(p, rowsWork, n, dst.Width*int(unsafe.Sizeof(t))/4, func(r0, r1 int) {
+		to, from := dst, src // the loop keeps them in registers
 		for i := r0; i < r1; i++ {
-			copy(dst.row(i), src.row(i))
+			copy(to.row(i), from.row(i))
 		}
 	})
 }
