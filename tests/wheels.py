@@ -37,7 +37,7 @@ for words in (
 from sar._engine import library
 from sar._ext import _sar_engine
 assert _sar_engine.__file__.endswith(".abi3.so")
-assert library.face().Version() == library.text_call("sar_version")
+assert library.face().Threads() > 0 and library.text_call("sar_version")
 print("kernels", library.text_call("sar_simd"))
 """
 

@@ -87,7 +87,7 @@ def test_two_workers_of_one_rank(tmp_path: Path) -> None:
     reports = together(
         tmp_path,
         """
-        os.environ["SAR_START_TIMEOUT"] = "8"
+        os.environ["SAR_START_TIMEOUT"] = "4"
         try:
             join(min(rank, 1), 3)
         except sar.RendezvousError as error:

@@ -85,7 +85,7 @@ def test_ctrl_c_in_the_engine(pool: Pool, phase: str) -> None:
 
 
 def test_a_worker_that_never_comes() -> None:
-    reports = Group("absent", WORLD, SAR_START_TIMEOUT="4").wait()
+    reports = Group("absent", WORLD, SAR_START_TIMEOUT="2").wait()
     for report in survivors(reports):
         assert report["kind"] == "RendezvousError", report
         assert report["seconds"] < 60  # the deadline of an operation is 90 s

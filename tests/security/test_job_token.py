@@ -40,7 +40,7 @@ def test_two_launches_on_one_port(tmp_path: Path) -> None:
     jobs = []
     for value in (1, 100):
         env = environment(SAR_TEST_VALUE=value, SAR_START_TIMEOUT=30, **WITHOUT)
-        words = ["launch", "-n", 2, "--master-port", port, path]
+        words = ["launch", "-n", 2, "--grace", 3, "--master-port", port, path]
         jobs.append(started(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env))
     reports = finish(jobs)
     sums = [re.findall(r"SUM (\S+)", out) for _, out, _ in reports]
