@@ -262,27 +262,18 @@ class PartitionData:
         )
 
 
-class PartitionBookMaker:
-    """Makes the partition book when it is first read; DGL's own where DGL is installed and works.
-
-    It holds ranges, not the partition, so a graph may keep it after the partition's files are closed.
-    """
-
-    def __init__(self, stored: StoredPartition) -> None:
-        self._path, self._part = stored.json_path, stored.part
-        self._ranges = stored.node_ranges, stored.edge_ranges
-
-    def make(self) -> Any:
-        if importlib.util.find_spec("dgl") is not None:
-            try:
-                from sar.integrations.dgl import fallback as dgl_fallback
-            except Exception as error:
-                log_once("dgl", f"DGL is installed but cannot be imported ({error}); using SAR's partition book")
-            else:
-                return dgl_fallback.load_partition_book(self._path, self._part)
-        return RangePartitionBook(self._part, *self._ranges)
+def book_of(path: str, part: int, node_ranges: Any, edge_ranges: Any) -> Any:
+    """The partition book; DGL's own where DGL is installed and works."""
+    if importlib.util.find_spec("dgl") is not None:
+        try:
+            from sar.integrations.dgl import fallback as dgl_fallback
+        except Exception as error:
+            log_once("dgl", f"DGL is installed but cannot be imported ({error}); using SAR's partition book")
+        else:
+            return dgl_fallback.load_partition_book(path, part)
+    return RangePartitionBook(part, node_ranges, edge_ranges)
 
 
 def made(book: Any) -> Any:
-    """The book itself, whether it was made already or not."""
-    return book.make() if isinstance(book, PartitionBookMaker) else book
+    """The book itself, where it may be a function that makes it."""
+    return book() if callable(book) else book
