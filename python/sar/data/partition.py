@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 from functools import partial
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
@@ -43,7 +42,7 @@ class StoredPartition(Native):
     def __init__(self, json_path: str, part: int) -> None:
         self.json_path = json_path
         self.handle = abi.partition_open(json_path, part)
-        self._release = self._own(_close_partition, self.handle)
+        self._release = self._own(abi.partition_close, self.handle)
         info = abi.partition_info(self.handle)
         self.graph_name: str = info["graph_name"]
         self.num_parts: int = info["num_parts"]
@@ -134,11 +133,6 @@ def _read_again(path: str, part: int, edge: bool, feature: Dict[str, Any]) -> Te
         return partition._read(edge, feature)
     finally:
         partition.close()
-
-
-def _close_partition(handle: int) -> None:
-    with contextlib.suppress(Exception):  # at exit, or in a forked child: the memory goes with the process
-        abi.partition_close(handle)
 
 
 class PartitionData:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any, BinaryIO, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, BinaryIO, Iterator, List, NamedTuple, Sequence
 
 import numpy as np
 
@@ -155,12 +155,12 @@ class _Source:
     def __init__(self, pa: Any, pc: Any, file: Any, size: int) -> None:
         self._pc, self._pa = pc, pa
         self._batches = file.iter_batches(batch_size=size, use_threads=False)
-        self._table: Optional[Any] = None
+        self._table: Any = file.schema_arrow.empty_table()
         self.kind = file.schema_arrow.field("id").type
 
     def fill(self) -> bool:
         """Reads on where nothing is left. False at the end."""
-        while self._table is None or not len(self._table):
+        while not len(self._table):
             batch = next(self._batches, None)
             if batch is None:
                 return False
@@ -169,12 +169,10 @@ class _Source:
 
     @property
     def last(self) -> Any:
-        assert self._table is not None
         return self._table.column("id")[-1].as_py()
 
     def take(self, bound: Any) -> Any:
         """The rows up to an id."""
-        assert self._table is not None
         count = self._pc.sum(self._pc.less_equal(self._table.column("id"), bound)).as_py() or 0
         taken, self._table = self._table.slice(0, count), self._table.slice(count)
         return taken
