@@ -136,7 +136,7 @@ class EdgeTable:
                 missing = f"'the {end} ' || {text} || ' is not among the ids of the {among}'"
                 cases.append((f"d{end}.{quoted(NUMBER)} IS NULL", missing))
         cases += [(value.bad, value.message) for value in self._values.values()]
-        return Check("CASE " + " ".join(f"WHEN {bad} THEN {message}" for bad, message in cases) + " END", joins)
+        return Check(cases, joins)
 
     def _sorted(self, nodes: int) -> str:
         """SQL of all edges that are to be written, sorted by destination and source. An edge of the file comes before
