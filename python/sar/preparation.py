@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import textwrap
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, TypeVar, Union
 
 from torch import nn
 from torch.nn.parameter import UninitializedParameter
@@ -263,24 +263,19 @@ def _shown(rank: int, module: Any) -> str:
 # ---- bytes ------------------------------------------------------------------------------
 
 
-class _Bytes(NamedTuple):
-    sends: Optional[int]
-    saves: Optional[int]
-
-
 def _costs(
     modules: Dict[str, nn.Module], agreed: Dict[str, Tuple[str, str]], relations: Dict[CanonicalEtype, Sizes]
-) -> Dict[str, _Bytes]:
+) -> Dict[str, Tuple[Optional[int], Optional[int]]]:
     """What each module sends and keeps. The first layer reads features, which need no gradient."""
     from .profiling.plan.modules import cost
 
-    known: Dict[str, _Bytes] = {}
+    known: Dict[str, Tuple[Optional[int], Optional[int]]] = {}
     first = True
     for path, module in modules.items():
         became = agreed[path][0]
         sizes = _sizes(path, relations) if became in (FUSED, STEPS, BATCH_NORM) else None
         found = None if sizes is None else cost(module, sizes, became == FUSED, grad=not first)
-        known[path] = _Bytes(None, None) if found is None else _Bytes(*found)
+        known[path] = found or (None, None)
         first = first and (found is None or became == BATCH_NORM)
     return known
 

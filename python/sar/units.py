@@ -1,9 +1,9 @@
-"""Numbers of bytes as people write and read them."""
+"""Numbers of bytes, and lists of names, as people write and read them."""
 
 from __future__ import annotations
 
 import re
-from typing import Union
+from typing import Sequence, Union
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(ib?|b|)", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -28,3 +28,8 @@ def size(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1024
     return f"{count:.1f} TiB"
+
+
+def some(names: Sequence[str], between: str = ", ") -> str:
+    """The first five of some names, and how many more there are."""
+    return between.join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

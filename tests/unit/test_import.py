@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import sar
-from sar.data.partition import PartitionBookMaker, made
+from sar.data.partition import book_of
 from tests.support import graph_dirs
 from tests.support.graphs import make
 from tests.support.worker import build
@@ -170,16 +170,14 @@ def test_every_public_name_is_there_and_documented() -> None:
 
 def test_a_broken_dgl_is_no_hindrance(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where DGL is missing, or is there and cannot be imported, the partition book is SAR's own."""
-    maker = PartitionBookMaker.__new__(PartitionBookMaker)
-    maker._path, maker._part = "nowhere.json", 0
-    maker._ranges = {"_N": [[0, 4], [4, 9]]}, {("_N", "_E", "_N"): [[0, 3], [3, 8]]}
+    ranges = {"_N": [[0, 4], [4, 9]]}, {("_N", "_E", "_N"): [[0, 3], [3, 8]]}
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None)
-    assert made(maker).partid2nids(1, "_N").tolist() == [4, 5, 6, 7, 8]
+    assert book_of("nowhere.json", 0, *ranges).partid2nids(1, "_N").tolist() == [4, 5, 6, 7, 8]
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: object())
     monkeypatch.setitem(sys.modules, "dgl", None)
     monkeypatch.delitem(sys.modules, "sar.integrations.dgl.fallback", raising=False)
     monkeypatch.delattr(sar.integrations.dgl, "fallback", raising=False)
-    assert made(maker).nid2partid(torch.tensor([3, 4])).tolist() == [0, 1]
+    assert book_of("nowhere.json", 0, *ranges).nid2partid(torch.tensor([3, 4])).tolist() == [0, 1]
 
 
 def test_a_graph_is_freed_with_its_last_user() -> None:

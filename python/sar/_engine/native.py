@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from typing import Any, Callable, NoReturn, Type, TypeVar
 
@@ -26,6 +27,11 @@ def refuse_pickle(what: str) -> NoReturn:
     )
 
 
+def _free(free: Callable[[int], None], handle: int, *alive: Any) -> None:
+    with contextlib.suppress(Exception):  # the session was closed, which frees all of it, or this is a forked child
+        free(handle)
+
+
 @shared
 class Native:
     """Owns a handle of the engine. Copies are the object itself; it is not pickled.
@@ -35,13 +41,14 @@ class Native:
 
     what = "what SAR's engine holds"
 
-    def _own(self, free: Callable[..., None], *arguments: Any) -> Callable[[], Any]:
-        """Has ``free`` called with the arguments when the object goes, but not at the end of the process, when the
-        engine may be gone.
+    def _own(self, free: Callable[[int], None], handle: int, *alive: Any) -> Callable[[], Any]:
+        """Has ``free`` called with the handle when the object goes, but not at the end of the process, when the engine
+        may be gone.
 
+        :param alive: what has to be there until then
         :returns: what frees it before
         """
-        release = weakref.finalize(self, free, *arguments)
+        release = weakref.finalize(self, _free, free, handle, *alive)
         release.atexit = False
         return release
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes as ct
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
@@ -39,16 +38,11 @@ class Compiled(Native):
 
     def __init__(self, text: str) -> None:
         self.handle = program_create(text)
-        self._own(_free, self.handle)
+        self._own(program_free, self.handle)
         info = program_info(self.handle)
         self.softmaxes: List[int] = info["softmaxes"]
         self.winner: bool = info["winner"]
         self.collective: bool = info["collective"]
-
-
-def _free(handle: int) -> None:
-    with contextlib.suppress(Exception):
-        program_free(handle)
 
 
 def program_create(text: str) -> int:

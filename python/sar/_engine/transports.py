@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes as ct
 import itertools
-from typing import Any, Callable, Dict, Protocol
+from typing import Any, Callable, Dict
 
 from . import library
 from .signatures import SizedStruct
@@ -14,24 +14,6 @@ TEXT_BYTES = 512
 
 Done = Callable[[int, int, str], None]
 """Completes a request: its number, a status and, unless that is OK, a text. The engine takes it from any thread."""
-
-
-class Link(Protocol):
-    """One peer, both ways. Each call returns at once; ``done`` is called for each request, maybe earlier."""
-
-    def send(self, address: int, size: int, request: int) -> None: ...
-
-    def receive(self, address: int, size: int, request: int) -> None: ...
-
-    def disconnect(self) -> None: ...
-
-
-class Worker(Protocol):
-    """What one rank has of a library."""
-
-    def connect(self, peer: int, send_tag: int, receive_tag: int) -> Link: ...
-
-    def close(self) -> None: ...
 
 
 _Done = ct.CFUNCTYPE(None, ct.c_uint64, ct.c_int32, ct.c_char_p)
@@ -93,10 +75,12 @@ def registered(name: str) -> bool:
     return name in _tables
 
 
-def register(name: str, open_worker: Callable[[int, int, Done], Worker]) -> None:
+def register(name: str, open_worker: Callable[[int, int, Done], Any]) -> None:
     """Makes a transport known to the sessions of this process that are opened later, once for each name.
 
-    :param open_worker: called with rank, number of ranks, and what completes requests
+    :param open_worker: called with rank, number of ranks, and what completes requests. What it returns has ``close()``
+        and ``connect(peer, send_tag, receive_tag)``, which returns a link to one peer, both ways: ``send(address, size,
+        request)``, ``receive(...)`` and ``disconnect()`` return at once, and ``done`` is called for each request
     """
 
     def opened(_: Any, about: Any, out: Any, __: Any, address_bytes: Any, text: int) -> int:

@@ -13,6 +13,7 @@ from sar._engine.log import logger
 from sar.distributed.agreement import all_or_none, said_by_all
 from sar.errors import FormatError
 from sar.results.rows import OwnRows
+from sar.units import some
 
 from . import files, random_state
 from .files import Reader
@@ -265,8 +266,8 @@ class _Loaded:
         if self.world == self.reader.world or self.rank:
             return
         if self._foreign:
-            names = ", ".join(self._foreign[:5]) + (", ..." if len(self._foreign) > 5 else "")
-            logger.warning("differed between the ranks that saved the checkpoint, all take rank 0's now: %s", names)
+            told = "differed between the ranks that saved the checkpoint, all take rank 0's now: %s"
+            logger.warning(told, some(self._foreign))
         if graph is not None and not self.reader.description["edges_by_original_ids"]:
             logger.warning("the partition does not hold original ids of edges: dropout of edges draws other masks now")
 

@@ -7,6 +7,8 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Protocol, Uni
 import torch
 from torch import Tensor, nn
 
+from sar.units import some
+
 from . import random_state
 from .tree import encode
 
@@ -118,9 +120,9 @@ def shapes_of(values: Mapping[str, Any]) -> Dict[str, Optional[List[int]]]:
 def misfit(own: Mapping[str, Optional[List[int]]], stored: Mapping[str, Optional[List[int]]]) -> str:
     """How a state dict differs from that of a model; "" where it fits."""
     missing, more = sorted(set(own) - set(stored)), sorted(set(stored) - set(own))
-    problems = [f"it lacks {_some(missing)}"] if missing else []
+    problems = [f"it lacks {some(missing)}"] if missing else []
     if more:
-        problems.append(f"the model has no {_some(more)}")
+        problems.append(f"the model has no {some(more)}")
     shapes = [
         f"{name}: {tuple(theirs)} in the checkpoint, {tuple(mine)} in the model"
         for name, mine in own.items()
@@ -128,16 +130,7 @@ def misfit(own: Mapping[str, Optional[List[int]]], stored: Mapping[str, Optional
     ]
     values = [name for name, mine in own.items() if mine is not None and stored.get(name, mine) is None]
     if values:
-        problems.append(f"no tensors: {_some(values)}")
+        problems.append(f"no tensors: {some(values)}")
     if shapes:
-        problems.append(f"shapes differ: {_some(shapes, '; ')}")
+        problems.append(f"shapes differ: {some(shapes, '; ')}")
     return "; ".join(problems)
-
-
-_SHOWN = 5
-"""How many names an error lists."""
-
-
-def _some(names: List[str], between: str = ", ") -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return between.join(names[:_SHOWN]) + more

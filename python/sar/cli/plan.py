@@ -13,8 +13,8 @@ from sar.config import Config
 from sar.data.directory import description_of
 from sar.profiling.plan import Estimate, estimate_memory
 from sar.profiling.plan.advice import changes, heaviest
+from sar.profiling.plan.estimate import Rates, epoch_seconds
 from sar.profiling.plan.layers import HELP
-from sar.profiling.plan.speed import Rates, epoch_seconds
 from sar.units import parse_size, size
 
 from .output import Failure, add_outside_paths, size_argument, table
@@ -51,8 +51,10 @@ def add(commands: Any) -> None:
     p.add_argument("--nodes", type=int, default=0, metavar="N", help="nodes, without a path")
     p.add_argument("--edges", type=int, default=0, metavar="N", help="edges, without a path")
     p.add_argument(
-        "--parts", type=int, metavar="P", help="workers (default: 1, or the parts of the partition; another number is "
-        "planned as an even cut)"
+        "--parts",
+        type=int,
+        metavar="P",
+        help="workers (default: 1, or the parts of the partition; another number is planned as an even cut)",
     )
     p.add_argument(
         "--edge-cut", type=float, default=0.1, metavar="SHARE", help="share of edges between parts (default 0.1)"

@@ -13,7 +13,7 @@ from torch import Tensor
 from sar._engine import allocator, session as _session
 
 from .directory import description_of
-from .partition import TYPE_KEY, PartitionBookMaker, PartitionData, StoredPartition
+from .partition import TYPE_KEY, PartitionData, StoredPartition, book_of
 from .partition_book import CanonicalEtype, RangePartitionBook
 from .records import ShardEdgesAndFeatures
 
@@ -63,7 +63,7 @@ def load_dgl_partition_data(
         stored.node_features(place),
         list(stored.node_types),
         list(stored.edge_types),
-        PartitionBookMaker(stored),
+        partial(book_of, path, stored.part, stored.node_ranges, stored.edge_ranges),
         edge_features=lambda: stored.edge_features(place),
         stored=stored,
     )

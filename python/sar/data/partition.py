@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 from functools import partial
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
@@ -43,7 +42,7 @@ class StoredPartition(Native):
     def __init__(self, json_path: str, part: int) -> None:
         self.json_path = json_path
         self.handle = abi.partition_open(json_path, part)
-        self._release = self._own(_close_partition, self.handle)
+        self._release = self._own(abi.partition_close, self.handle)
         info = abi.partition_info(self.handle)
         self.graph_name: str = info["graph_name"]
         self.num_parts: int = info["num_parts"]
@@ -134,11 +133,6 @@ def _read_again(path: str, part: int, edge: bool, feature: Dict[str, Any]) -> Te
         return partition._read(edge, feature)
     finally:
         partition.close()
-
-
-def _close_partition(handle: int) -> None:
-    with contextlib.suppress(Exception):  # at exit, or in a forked child: the memory goes with the process
-        abi.partition_close(handle)
 
 
 class PartitionData:
@@ -262,27 +256,18 @@ class PartitionData:
         )
 
 
-class PartitionBookMaker:
-    """Makes the partition book when it is first read; DGL's own where DGL is installed and works.
-
-    It holds ranges, not the partition, so a graph may keep it after the partition's files are closed.
-    """
-
-    def __init__(self, stored: StoredPartition) -> None:
-        self._path, self._part = stored.json_path, stored.part
-        self._ranges = stored.node_ranges, stored.edge_ranges
-
-    def make(self) -> Any:
-        if importlib.util.find_spec("dgl") is not None:
-            try:
-                from sar.integrations.dgl import fallback as dgl_fallback
-            except Exception as error:
-                log_once("dgl", f"DGL is installed but cannot be imported ({error}); using SAR's partition book")
-            else:
-                return dgl_fallback.load_partition_book(self._path, self._part)
-        return RangePartitionBook(self._part, *self._ranges)
+def book_of(path: str, part: int, node_ranges: Any, edge_ranges: Any) -> Any:
+    """The partition book; DGL's own where DGL is installed and works."""
+    if importlib.util.find_spec("dgl") is not None:
+        try:
+            from sar.integrations.dgl import fallback as dgl_fallback
+        except Exception as error:
+            log_once("dgl", f"DGL is installed but cannot be imported ({error}); using SAR's partition book")
+        else:
+            return dgl_fallback.load_partition_book(path, part)
+    return RangePartitionBook(part, node_ranges, edge_ranges)
 
 
 def made(book: Any) -> Any:
-    """The book itself, whether it was made already or not."""
-    return book.make() if isinstance(book, PartitionBookMaker) else book
+    """The book itself, where it may be a function that makes it."""
+    return book() if callable(book) else book

@@ -39,15 +39,12 @@ def relation_edges(data: PartitionData, triples: Sequence[CanonicalEtype]) -> Li
     """Sources and destinations of the edges of each relation, int64, in the order of the shards."""
     if data._relation_edges is not None:
         return [(src.to("cpu", torch.int64), dst.to("cpu", torch.int64)) for src, dst in data._relation_edges]
-    shards = data.all_shard_edges
-    picks = _picks(data, len(triples))
-    return [
-        (
-            torch.cat([_part(s.edges[0], pick[n]) for s, pick in zip(shards, picks)]).to("cpu", torch.int64),
-            torch.cat([_part(s.edges[1], pick[n]) for s, pick in zip(shards, picks)]).to("cpu", torch.int64),
-        )
-        for n in range(len(triples))
-    ]
+    picked = list(zip(data.all_shard_edges, _picks(data, len(triples))))
+
+    def ends(side: int, n: int) -> Tensor:
+        return torch.cat([_part(shard.edges[side], pick[n]) for shard, pick in picked]).to("cpu", torch.int64)
+
+    return [(ends(0, n), ends(1, n)) for n in range(len(triples))]
 
 
 def relation_features(data: PartitionData, triples: Sequence[CanonicalEtype]) -> Dict[str, Tensor]:

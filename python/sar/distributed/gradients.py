@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from sar._engine import abi, schedule, session as _session
+from sar.units import some
 
 from .agreement import equal_on_all
 
@@ -62,7 +63,7 @@ def gather_grads(model: nn.Module) -> None:
     apart = [name for (name, _), yes, no in zip(named, wanted, unwanted) if yes and no]
     if apart:
         raise ValueError(
-            f"{_some(apart)}: some workers want gradients (requires_grad) and others do not, so their share would be "
+            f"{some(apart)}: some workers want gradients (requires_grad) and others do not, so their share would be "
             "missing; call requires_grad_() alike on all workers"
         )
     if all(high + low == 255 for high, low in zip(most, least)):
@@ -100,7 +101,7 @@ def _check_same_model(
     alike, (any_lazy,) = equal_on_all(digests, [len(lazy)], abi.REDUCE)
     if any_lazy:
         raise ValueError(
-            f"{_some(lazy) or 'parameters of another worker'}: a lazy module has no parameters before its first "
+            f"{some(lazy) or 'parameters of another worker'}: a lazy module has no parameters before its first "
             "forward. Run one forward on every worker first, or call sync_params after it"
         )
     for kind, text, equal in zip(("parameters", "buffers"), texts, alike):
@@ -112,10 +113,6 @@ def _check_same_model(
             )
     if alike[2]:
         schedule.number_layers(model)
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _buckets(tensors: Sequence[Tensor]) -> Iterator[List[Tensor]]:

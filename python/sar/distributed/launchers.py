@@ -136,7 +136,7 @@ def open_mpi(variables: Variables) -> Optional[Place]:
     prefix = "OMPI_COMM_WORLD_"
     names = [prefix + name for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")]
     found = _by_variables(variables, OPEN_MPI, *names)
-    return found and _with_host_of_mpirun(variables, found)
+    return found and _with_host(variables, found, True)
 
 
 def mpich(variables: Variables) -> Optional[Place]:
@@ -146,7 +146,7 @@ def mpich(variables: Variables) -> Optional[Place]:
         step = slurm(variables)
         if step is not None and (step.rank, step.world_size) == (found.rank, found.world_size):
             return None
-    return found and _with_allocation(variables, found)
+    return found and _with_host(variables, found, False)
 
 
 def pmix(variables: Variables) -> Optional[Place]:
@@ -160,7 +160,7 @@ def pmix(variables: Variables) -> Optional[Place]:
         )
     world = number(variables, "WORLD_SIZE", 1)
     found = Place(PMIX, number(variables, "PMIX_RANK"), world, ("PMIX_RANK", "WORLD_SIZE"))
-    return _with_host_of_mpirun(variables, found)
+    return _with_host(variables, found, True)
 
 
 def slurm(variables: Variables) -> Optional[Place]:
@@ -239,30 +239,20 @@ LOOKED_FOR = (
 """The variables by which the launchers are known."""
 
 
-def _with_allocation(variables: Variables, found: Place) -> Place:
-    """MPI starts rank 0 on the first host that the scheduler has given."""
-    host, _ = _first_host(variables, "SLURM_JOB_NODELIST")
-    if host:
-        return found._replace(first_host=host, first_host_source="the first host of SLURM_JOB_NODELIST")
-    hosts = variables.get("LSB_MCPU_HOSTS", "").split()
-    if hosts:
-        return found._replace(first_host=hosts[0], first_host_source="the first host of LSB_MCPU_HOSTS")
-    return found
-
-
-def _with_host_of_mpirun(variables: Variables, found: Place) -> Place:
-    """Without a scheduler, the host of mpirun, which is the first one of most host files. Rank 0 finds out if not."""
-    found = _with_allocation(variables, found)
-    if found.first_host:
-        return found
+def _with_host(variables: Variables, found: Place, of_mpirun: bool) -> Place:
+    """MPI starts rank 0 on the first host that the scheduler has given. Without a scheduler it is the host of
+    mpirun, which is the first one of most host files. Rank 0 finds out if not."""
     uri = re.search(r";tcp(?:://([0-9.]+)|6://\[([0-9A-Fa-f:]+))", variables.get("OMPI_MCA_orte_hnp_uri", ""))
     name = re.match(r"(?:prterun|prte)-(.+)-\d+@\d+$", variables.get("PMIX_NAMESPACE", ""))
-    if uri:
-        host = uri.group(1) or uri.group(2)
-        return found._replace(first_host=host, first_host_source="the host of mpirun (OMPI_MCA_orte_hnp_uri)")
-    if name:
-        return found._replace(first_host=name.group(1), first_host_source="the host of mpirun (PMIX_NAMESPACE)")
-    return found
+    hosts = [
+        (_first_host(variables, "SLURM_JOB_NODELIST")[0], "the first host of SLURM_JOB_NODELIST"),
+        (next(iter(variables.get("LSB_MCPU_HOSTS", "").split()), ""), "the first host of LSB_MCPU_HOSTS"),
+    ]
+    if of_mpirun:
+        hosts += [(one, "the host of mpirun (OMPI_MCA_orte_hnp_uri)") for one in (uri.groups() if uri else ()) if one]
+        hosts += [(name.group(1), "the host of mpirun (PMIX_NAMESPACE)")] if name else []
+    host, source = next((one for one in hosts if one[0]), ("", ""))
+    return found._replace(first_host=host, first_host_source=source)
 
 
 def job_of_mpich() -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Callable, Dict, List, Optional, Tuple, Union
 
 import torch
@@ -20,12 +19,7 @@ class NativeGraph(Native):
 
     def __init__(self, handle: int) -> None:
         self.handle = handle
-        self._own(_free_graph, handle)
-
-
-def _free_graph(handle: int) -> None:
-    with contextlib.suppress(Exception):  # the session was closed, which frees graphs, or this is a forked child
-        abi.graph_free(handle)
+        self._own(abi.graph_free, handle)
 
 
 @shared

@@ -71,7 +71,8 @@ def prepare(job: Job) -> Ready:
     """Loads this worker's part and the model, and makes the graph. Collective. Features that are matrices stay in their
     files until a layer reads them."""
     Config.features = "mapped"
-    built = all_or_none("loading the model", lambda: _model(job))
+    built = all_or_none("loading the model", lambda: models.build(job.model, job.model_args))
+    all_or_none("loading the model", lambda: models.load(built.model, job.checkpoint))
     same = said_by_all(models.fingerprint(built.model))
     if len(set(same)) > 1:
         other = next(rank for rank, one in enumerate(same) if one != same[0])
@@ -87,16 +88,10 @@ def prepare(job: Job) -> Ready:
     return Ready(built, graph, columns, list(data.node_type_names))
 
 
-def _model(job: Job) -> models.Built:
-    built = models.build(job.model, job.model_args)
-    models.load(built.model, job.checkpoint)
-    return built
-
-
 def infer(job: Job, ready: Ready) -> None:
     """Computes the output for all nodes and writes it. Collective."""
     out = job.out or ""
-    all_or_none("sar infer", lambda: own_rows(ready.graph, job.ntype if job.ntype else _kind(ready)))
+    all_or_none("sar infer", lambda: own_rows(ready.graph, job.ntype or ready.kinds[0]))
     begin = time.perf_counter()
     found = [forward.run(ready.built, ready.graph, ready.columns, ready.kinds, job.features, job.embeddings)]
     kind, rows = all_or_none("sar infer", lambda: forward.rows_of(found.pop(), job.ntype))
@@ -112,10 +107,6 @@ def infer(job: Job, ready: Ready) -> None:
         parts = ", ".join(f"{purpose} {size / (1 << 20):.0f} MiB" for purpose, size in memory.items())
         print(f"computed in {computed - begin:.1f} s, written in {time.perf_counter() - computed:.1f} s: {out}")
         print(f"the most that a worker held: {parts}")
-
-
-def _kind(ready: Ready) -> Optional[str]:
-    return None if len(ready.kinds) == 1 else ready.kinds[0]
 
 
 def _largest_memory() -> Dict[str, int]:

@@ -22,10 +22,8 @@ METHODS = ("kaminpar", "metis", "fennel", "random", "contiguous")
 
 def require(method: str) -> None:
     """:raises sar.extras.MissingLibraryError: what the method needs is not installed; the message says how to get it"""
-    if method == "kaminpar":
-        kaminpar_module.library()
-    elif method == "metis":
-        metis_module.library()
+    if method in ("kaminpar", "metis"):
+        {"kaminpar": kaminpar_module, "metis": metis_module}[method].library()
 
 
 def installed(method: str) -> bool:
@@ -116,11 +114,8 @@ def assign(dataset: Dataset, method: str, options: Options, stage: Stages) -> np
 
     :raises PartitioningError: the partitioner failed, or needs more memory
     """
-    if method == "kaminpar":
-        return kaminpar(dataset, options, stage)
-    if method == "metis":
-        return metis(dataset, options, stage)
-    if method == "fennel":
-        return fennel(dataset, options, stage)
+    partitioner = {"kaminpar": kaminpar, "metis": metis, "fennel": fennel}.get(method)
+    if partitioner is not None:
+        return partitioner(dataset, options, stage)
     with stage(f"assigning nodes ({method})"):
         return dataset.assign(method, options.parts, options.seed)

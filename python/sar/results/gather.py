@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, BinaryIO, Iterator, List, NamedTuple, Sequence
 
 import numpy as np
 
 from sar.errors import FormatError
 
-from .files import PART, PLACE, RUN, TOTAL, arrow, header, name_of, names_full_disk, parts_in, sync_directory
+from .files import PART, PLACE, RUN, TOTAL, arrow, header, name_of, names_full_disk, parts_in, whole_file
 
 BATCH_BYTES = 64 << 20
 """Bytes of rows that are held of all files together, about."""
@@ -43,17 +43,10 @@ def gather(folder: str, out: str) -> Gathered:
         files = _opened(pa, folder, stack)
         total = sum(file.metadata.num_rows for file in files)
         scratch = os.path.join(os.path.dirname(out), f".{os.path.basename(out)}.partial")
-        try:
-            write = _write_parquet if suffix == ".parquet" else _write_npy
-            needed = sum(os.path.getsize(os.path.join(folder, name)) for name in parts_in(folder))
-            with names_full_disk(scratch, needed):
-                write(pa, files, total, scratch)
-            os.replace(scratch, out)
-            sync_directory(os.path.dirname(out) or ".")
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(scratch)
-            raise
+        write = _write_parquet if suffix == ".parquet" else _write_npy
+        needed = sum(os.path.getsize(os.path.join(folder, name)) for name in parts_in(folder))
+        with names_full_disk(scratch, needed), whole_file(out, scratch) as file:
+            write(pa, files, total, file)
     return Gathered(len(files), total)
 
 
@@ -90,16 +83,14 @@ def _opened(pa: Any, folder: str, stack: contextlib.ExitStack) -> List[Any]:
     return files
 
 
-def _write_parquet(pa: Any, files: Sequence[Any], total: int, path: str) -> None:
+def _write_parquet(pa: Any, files: Sequence[Any], total: int, file: BinaryIO) -> None:
     schema = files[0].schema_arrow.remove_metadata()
-    with open(path, "wb") as file:
-        with pa.parquet.ParquetWriter(file, schema) as writer:
-            for table in merged(pa, files):
-                writer.write_table(table.cast(schema), row_group_size=1 << 20)
-        _sync(file)
+    with pa.parquet.ParquetWriter(file, schema) as writer:
+        for table in merged(pa, files):
+            writer.write_table(table.cast(schema), row_group_size=1 << 20)
 
 
-def _write_npy(pa: Any, files: Sequence[Any], total: int, path: str) -> None:
+def _write_npy(pa: Any, files: Sequence[Any], total: int, file: BinaryIO) -> None:
     """One array of all columns beside the ids, which must be 0 to N-1."""
     schema = files[0].schema_arrow
     values = [schema.field(name).type for name in schema.names[1:]]
@@ -112,17 +103,15 @@ def _write_npy(pa: Any, files: Sequence[Any], total: int, path: str) -> None:
     dtype = np.dtype(kind.to_pandas_dtype())
     flat = not pa.types.is_fixed_size_list(values[0]) and len(values) == 1
     at = 0
-    with open(path, "wb") as file:
-        file.write(header(dtype, (total,) if flat else (total, width)))
-        for table in merged(pa, files):
-            ids = table.column("id").to_numpy()
-            if not np.array_equal(ids, np.arange(at, at + len(ids))):
-                raise ValueError(f"ids are not 0 to {total - 1}, each once, which a .npy file needs: write .parquet")
-            at += len(ids)
-            columns = [_numbers(pa, table.column(name)) for name in table.column_names[1:]]
-            rows = columns[0] if len(columns) == 1 else np.stack(columns, 1)
-            file.write(np.ascontiguousarray(rows, dtype=dtype).tobytes())
-        _sync(file)
+    file.write(header(dtype, (total,) if flat else (total, width)))
+    for table in merged(pa, files):
+        ids = table.column("id").to_numpy()
+        if not np.array_equal(ids, np.arange(at, at + len(ids))):
+            raise ValueError(f"ids are not 0 to {total - 1}, each once, which a .npy file needs: write .parquet")
+        at += len(ids)
+        columns = [_numbers(pa, table.column(name)) for name in table.column_names[1:]]
+        rows = columns[0] if len(columns) == 1 else np.stack(columns, 1)
+        file.write(np.ascontiguousarray(rows, dtype=dtype).tobytes())
 
 
 def _numbers(pa: Any, column: Any) -> np.ndarray[Any, Any]:
@@ -166,12 +155,12 @@ class _Source:
     def __init__(self, pa: Any, pc: Any, file: Any, size: int) -> None:
         self._pc, self._pa = pc, pa
         self._batches = file.iter_batches(batch_size=size, use_threads=False)
-        self._table: Optional[Any] = None
+        self._table: Any = file.schema_arrow.empty_table()
         self.kind = file.schema_arrow.field("id").type
 
     def fill(self) -> bool:
         """Reads on where nothing is left. False at the end."""
-        while self._table is None or not len(self._table):
+        while not len(self._table):
             batch = next(self._batches, None)
             if batch is None:
                 return False
@@ -180,17 +169,10 @@ class _Source:
 
     @property
     def last(self) -> Any:
-        assert self._table is not None
         return self._table.column("id")[-1].as_py()
 
     def take(self, bound: Any) -> Any:
         """The rows up to an id."""
-        assert self._table is not None
         count = self._pc.sum(self._pc.less_equal(self._table.column("id"), bound)).as_py() or 0
         taken, self._table = self._table.slice(0, count), self._table.slice(count)
         return taken
-
-
-def _sync(file: Any) -> None:
-    file.flush()
-    os.fsync(file.fileno())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from typing import Any, Iterator, NamedTuple, Optional, Sequence
+from typing import Any, Iterator, NamedTuple, Sequence
 
 import torch
 from torch import Tensor
@@ -94,7 +94,10 @@ def _write_file(path: str, own: OwnRows, columns: Sequence[Column], notes: dict[
         with pa.parquet.ParquetWriter(file, schema) as writer:
             for begin, end in _groups(columns, len(order)):
                 picked = order[begin:end]
-                rows = [_array(pa, column.tensor.detach().to("cpu").index_select(0, picked)) for column in columns]
+                rows = [
+                    _array(pa, column.tensor.detach().to("cpu").index_select(0, picked), field.type)
+                    for column, field in zip(columns, fields[1:])
+                ]
                 writer.write_batch(pa.record_batch([ids[begin:end], *rows], schema=schema))
         file.flush()
         os.fsync(file.fileno())
@@ -131,16 +134,14 @@ def _field(pa: Any, column: Column) -> Any:
     return pa.field(column.name, kind, nullable=False)
 
 
-def _array(pa: Any, rows: Tensor) -> Any:
+def _array(pa: Any, rows: Tensor, kind: Any) -> Any:
     rows = rows.to(written_dtype(rows.dtype)).contiguous()
     if rows.dim() == 1:
         return pa.array(rows.numpy())
-    values = pa.array(rows.view(-1).numpy())
-    kind = pa.list_(pa.field("element", values.type, nullable=False), rows.shape[1])
-    return pa.FixedSizeListArray.from_arrays(values, type=kind)
+    return pa.FixedSizeListArray.from_arrays(pa.array(rows.view(-1).numpy()), type=kind)
 
 
-def check(columns: Optional[Sequence[Column]]) -> None:
+def check(columns: Sequence[Column]) -> None:
     """Refuses what Parquet has no column for, and names that are there twice.
 
     :raises TypeError, ValueError: which, and what to do
@@ -148,7 +149,7 @@ def check(columns: Optional[Sequence[Column]]) -> None:
     """
     arrow()
     names = ["id"]
-    for column in columns or ():
+    for column in columns:
         if column.tensor.dtype.is_complex:
             raise TypeError(f"{column.name!r} is {column.tensor.dtype}: Parquet has no complex numbers; write .npy")
         if column.tensor.dim() > 2:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes as ct
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
@@ -57,8 +56,8 @@ class EngineSampler(Native):
         self.columns = list(columns)
         self.graph = graph
         self.handle = abi.sampler_create(graph.handle, fanouts, replace, edge_ids, cache_bytes)
-        # the columns are arguments, so that they outlive what the engine still does
-        self._own(_free_sampler, self.handle, self.columns, graph)
+        # the columns outlive what the engine still does
+        self._own(abi.sampler_free, self.handle, self.columns, graph)
         for column in self.columns:
             abi.sampler_column(self.handle, column.what, column.kind, column.rows)
 
@@ -76,7 +75,7 @@ class EngineBatch(Native):
 
     def __init__(self, sampler: EngineSampler, handle: int) -> None:
         self.sampler, self.handle = sampler, handle
-        self._own(_free_batch, handle)
+        self._own(abi.batch_free, handle)
 
     def wait(self) -> None:
         """Returns once the batch is there; raises what ended it."""
@@ -131,13 +130,3 @@ class EngineBatch(Native):
         memory: Any = _Memory.from_address(address)
         memory.batch = self
         return torch.frombuffer(memory, dtype=dtype, count=size // dtype.itemsize)
-
-
-def _free_sampler(handle: int, columns: List[Column], graph: NativeGraph) -> None:
-    with contextlib.suppress(Exception):  # the session was closed, which ends samplers, or this is a forked child
-        abi.sampler_free(handle)
-
-
-def _free_batch(handle: int) -> None:
-    with contextlib.suppress(Exception):
-        abi.batch_free(handle)

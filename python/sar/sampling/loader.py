@@ -193,15 +193,12 @@ def minibatch_partition(
         first = sampling_graph.tgt_node_range[0]
         edges = partial(batches.local_edges, sampling_graph)
         return batches.precomputed(seeds, _positive(batch_size), optimized_batches_cache, edges, first)
-    near, place = torch.unique(torch.cat([seeds, *_ends(sampling_graph)]), return_inverse=True)
+    ends = [end.to("cpu", torch.int64) for end in sampling_graph.edges()]
+    near, place = torch.unique(torch.cat([seeds, *ends]), return_inverse=True)
     n = len(seeds)
     src, dst = place[n:].chunk(2)
     made = batches.precomputed(place[:n], _positive(batch_size), optimized_batches_cache, lambda: (src, dst, len(near)))
     return [near[batch] for batch in made]
-
-
-def _ends(graph: Any) -> List[Tensor]:
-    return [end.to("cpu", torch.int64) for end in graph.edges()]
 
 
 def _positive(batch_size: int) -> int:
@@ -271,8 +268,8 @@ class DataLoader:
         self._seeds = own_numbers(self.graph, seed_nodes)
         self._fixed: Optional[List[Tensor]] = None
         if precompute_optimized_batches:
-            edges, first = partial(batches.local_edges, self.graph), self.graph.tgt_node_range[0]
-            made = batches.precomputed(self._seeds + first, self.batch_size, optimized_batches_cache, edges, first)
+            first = self.graph.tgt_node_range[0]
+            made = minibatch_partition(self.graph, self._seeds + first, self.batch_size, optimized_batches_cache)
             self._fixed = [batch - first for batch in made]
             self._count = batches.Count(len(made), 0)
         else:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import zipfile
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any, Union
 
@@ -65,11 +64,7 @@ class Rows:
 
     def view(self, change: Callable[[np.ndarray], np.ndarray]) -> Rows:
         """The same data seen otherwise: ``change`` makes a view of each piece, such as a column of it."""
-        return Rows(self.name, *(partial(_changed, change, piece) for piece in self.pieces))
-
-
-def _changed(change: Callable[[np.ndarray], np.ndarray], piece: Callable[[], np.ndarray]) -> np.ndarray:
-    return change(piece())
+        return Rows(self.name, *(lambda piece=piece: change(piece()) for piece in self.pieces))
 
 
 def joined(files: list[str]) -> Rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .engine import Engine, quoted
 from .tables import POSITION, Table
@@ -18,13 +18,18 @@ class BadRowsError(ValueError):
         self.count = count
 
 
-@dataclass
-class Check:
-    """How the rows of a table are looked at: SQL for what is wrong with a row (NULL for nothing), and what has to be
-    joined to the table, which is called ``t``, for that."""
+class Check(NamedTuple):
+    """How the rows of a table are looked at: SQL of whether something is wrong with a row and of what to say then, the
+    first that applies, and what has to be joined to the table, which is called ``t``, for that."""
 
-    wrong: str
+    cases: list[tuple[str, str]]
     joins: str = ""
+
+    @property
+    def wrong(self) -> str:
+        """SQL of what is wrong with a row, NULL for nothing."""
+        cases = " ".join(f"WHEN {bad} THEN {message}" for bad, message in self.cases)
+        return f"CASE {cases} END" if cases else "NULL"
 
 
 def refuse_or_count(engine: Engine, table: Table, title: str, bad: int, check: Check, skip: bool) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -75,11 +76,8 @@ class EdgeTable:
         if self._table:
             engine.run(f"DROP TABLE {self._table}")
         self._table = name
-        wrong = ["s IS NULL", "t IS NULL"]
-        for v, value in self._values.items():
-            nan = value.dtype.startswith("float") and value.width is None
-            wrong.append(f"{v} IS NULL" + (f" OR isnan({v})" if nan else ""))
-        condition = " OR ".join(wrong)
+        values = [replace(value, sql=v).bad for v, value in self._values.items()]
+        condition = " OR ".join(["s IS NULL", "t IS NULL", *values])
         rows, bad = engine.row(f"SELECT count(*), count(*) FILTER ({condition}) FROM {name}")
         self.skipped = refuse_or_count(engine, edges.table, edges.title, bad, self._check(source, target), skip)
         if bad:
@@ -138,7 +136,7 @@ class EdgeTable:
                 missing = f"'the {end} ' || {text} || ' is not among the ids of the {among}'"
                 cases.append((f"d{end}.{quoted(NUMBER)} IS NULL", missing))
         cases += [(value.bad, value.message) for value in self._values.values()]
-        return Check("CASE " + " ".join(f"WHEN {bad} THEN {message}" for bad, message in cases) + " END", joins)
+        return Check(cases, joins)
 
     def _sorted(self, nodes: int) -> str:
         """SQL of all edges that are to be written, sorted by destination and source. An edge of the file comes before

@@ -181,7 +181,7 @@ class _NodeTable:
         if self._twice is not None:
             joins = f"LEFT JOIN {self._twice} d ON d.{quoted(ID)} = {self._id}"
             cases.append(("d.n IS NOT NULL", f"'the id ' || {self._id} || ' is in ' || d.n || ' rows'"))
-        return Check(_case(cases), joins)
+        return Check(cases, joins)
 
     def _cases(self, *, values: bool = True) -> list[tuple[str, str]]:
         cases: list[tuple[str, str]] = []
@@ -275,10 +275,6 @@ def _without(batch: Any, begin: int, dropped: np.ndarray, values: int) -> tuple[
     if lost == 0:
         return batch, 0
     return batch.filter(import_extra("pyarrow").array(keep)), lost
-
-
-def _case(cases: list[tuple[str, str]]) -> str:
-    return "CASE " + " ".join(f"WHEN {bad} THEN {message}" for bad, message in cases) + " END" if cases else "NULL"
 
 
 def _any(conditions: list[str]) -> str:

@@ -205,3 +205,22 @@ def _from_numbers(nodes: int, edges: int, parts: int, cut: float, row_bytes: int
     # so many different sources do that many edges have that begin anywhere among the others
     boundary = others * -math.expm1(-cut * into / others) if others else 0.0
     return [Part(math.ceil(own), math.ceil(into), math.ceil(boundary), math.ceil(own * row_bytes))] * parts
+
+
+# ---- time ----------------------------------------------------------------------
+
+
+class Rates(NamedTuple):
+    """What one worker does in a second: numbers of rows added along edges, and multiplications of dense products."""
+
+    aggregated: float
+    multiplied: float
+
+
+def epoch_seconds(estimate: Estimate, rates: Rates, bandwidth: Optional[float]) -> float:
+    """Seconds of a training epoch. Transfers run while rows are aggregated, so the longer of both counts.
+
+    :param bandwidth: bytes that a worker sends in a second; None: transfers cost nothing
+    """
+    transfer = estimate.sent_per_epoch / bandwidth if bandwidth else 0.0
+    return max(estimate.aggregated / rates.aggregated, transfer) + estimate.multiplied / rates.multiplied

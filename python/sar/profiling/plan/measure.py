@@ -14,7 +14,7 @@ from sar.distributed import shutdown
 from sar.distributed.initialize import initialize_comms
 from sar.graph.construct import construct_full_graph
 
-from .speed import Rates
+from .estimate import Rates
 
 _SECONDS = 0.5
 _NODES, _DEGREE, _WIDTH = 200_000, 8, 64
