@@ -241,31 +241,7 @@ def _reversed_function(function: Any) -> Any:
 
 
 def _with_ends_exchanged(function: Any, edges: Any) -> Any:
-    return function(_ReversedBatch(edges))
-
-
-class _ReversedBatch:
-    def __init__(self, edges: Any) -> None:
-        self._edges = edges
-        self.src, self.dst, self.data = edges.dst, edges.src, edges.data
-
-    def edges(self) -> Tuple[Tensor, Tensor, Tensor]:
-        """Ids of sources and destinations, and positions in ``edata``: int64 ``[edges]`` each."""
-        src, dst, positions = self._edges.edges()
-        return dst, src, positions
-
-    def batch_size(self) -> int:
-        """How many edges there are."""
-        return len(self._edges)
-
-    def __len__(self) -> int:
-        return len(self._edges)
-
-    @property
-    def canonical_etype(self) -> CanonicalEtype:
-        """``(source type, relation, destination type)``."""
-        source, name, target = self._edges.canonical_etype
-        return target, name, source
+    return function(edges.turned())
 
 
 def _flat(value: Optional[Tensor], shape: torch.Size) -> Optional[Tensor]:
