@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Callable, List, Literal, MutableMapping, NamedTuple, Optional, Sequence, Tuple, Union, overload
+from typing import (
+    TYPE_CHECKING,
+    Callable,
+    List,
+    Literal,
+    MutableMapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+    overload,
+)
 
 import torch
 from torch import Tensor
@@ -23,12 +35,24 @@ Form = Literal["uv", "eid", "all"]
 Order = Optional[Literal["eid", "srcdst"]]
 Ends = Union[Tensor, Tuple[Tensor, Tensor], Tuple[Tensor, Tensor, Tensor]]
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 
 class GraphQueries:
     """Types, counts and degrees. A graph has all its types; a slice of one relation, those of the relation."""
 
     _state: GraphState
     _relations: List[Relation]
+
+    def to(self, device: Union[str, int, torch.device], **kwargs: object) -> Self:
+        """The graph itself; it lives in CPU memory.
+
+        :raises TypeError: another device than the CPU
+        """
+        if torch.device(device).type != "cpu":
+            raise TypeError(f"graphs work on the CPU for now, not on {device}; leave the model and features on the CPU")
+        return self
 
     # ---- types -------------------------------------------------------------
 
@@ -163,22 +187,8 @@ class GraphQueries:
             return sum(self._state.edges_global.values())
         return self._state.edges_global[canonical(etype, self.canonical_etypes_global)]
 
-    def number_of_nodes(self, ntype: Optional[str] = None) -> int:
-        """:meth:`num_nodes`."""
-        return self.num_nodes(ntype)
-
-    def number_of_edges(self, etype: Optional[Etype] = None) -> int:
-        """:meth:`num_edges`."""
-        return self.num_edges(etype)
-
-    def number_of_src_nodes(self, ntype: Optional[str] = None) -> int:
-        """:meth:`num_src_nodes`."""
-        return self.num_src_nodes(ntype)
-
-    def number_of_dst_nodes(self, ntype: Optional[str] = None) -> int:
-        """:meth:`num_dst_nodes`."""
-        return self.num_dst_nodes(ntype)
-
+    number_of_nodes, number_of_edges = num_nodes, num_edges
+    number_of_src_nodes, number_of_dst_nodes = num_src_nodes, num_dst_nodes
     number_of_nodes_global = num_src_nodes_global = num_dst_nodes_global = num_nodes_global
     number_of_src_nodes_global = number_of_dst_nodes_global = num_nodes_global
     number_of_edges_global = num_edges_global
