@@ -159,7 +159,8 @@ class ReversedGraph(Refused):
         v: Optional[Tensor]
         if sent is None:
             sender = _reversed_function(message_func)
-            e, v = self._sent(edge_function(space, sender, None), message_func, received.msg_field), None
+            field = received.msg_field
+            e, v = edge_function(space, sender, None, field)[field], None
         else:
             builtin.check_pair(sent, received)
             e, v = self._factors(_reversed_message(sent))
@@ -190,14 +191,6 @@ class ReversedGraph(Refused):
         else:
             results = edge_function(space, _reversed_function(func), chosen)
         self._edges.update(merged_edges(space, results, chosen, picked=sent is None))
-
-    def _sent(self, messages: Dict[str, Tensor], function: Any, field: str) -> Optional[Tensor]:
-        if field not in messages:
-            raise ValueError(
-                f"{builtin.called(function)} returned {', '.join(map(repr, sorted(messages))) or 'nothing'}, but the "
-                f"reducer reads {field!r}: give both the same name"
-            )
-        return messages[field]
 
     def _factors(self, sent: builtin.Message) -> Tuple[Optional[Tensor], Optional[Tensor]]:
         """A message as a product of one value for each edge and one for each of its (reversed) sources."""

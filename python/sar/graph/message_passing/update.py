@@ -179,11 +179,13 @@ def passed(
     return checked(apply_node_func, apply_node_func(batch), n, "nodes")
 
 
-def edge_function(space: EdgeSpace, function: Any, chosen: Optional[Tensor]) -> Dict[str, Tensor]:
-    """A Python function of edges: its results, of those chosen. Collective."""
+def edge_function(
+    space: EdgeSpace, function: Any, chosen: Optional[Tensor], wanted: Optional[str] = None
+) -> Dict[str, Tensor]:
+    """A Python function of edges: its results, or the one wanted, of those chosen. Collective."""
     from .functions import recorded  # few scripts use it
 
-    return recorded(space, function, chosen=chosen).results(None)
+    return recorded(space, function, wanted, chosen).results(None)
 
 
 # ---- built-in functions ----------------------------------------------------
