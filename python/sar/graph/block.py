@@ -16,7 +16,7 @@ from torch import Tensor
 from sar._engine.log import log_once
 from sar.autograd.fetch import fetch
 
-from .frames import check_rows
+from .frames import TypedView, check_rows
 from .queries import GraphQueries, OneRelation, edge_ends, refuse_ndata
 from .relation import Relation
 from .state import GraphState
@@ -42,8 +42,7 @@ class DistributedBlock(OneRelation, GraphQueries):
 
     Setting a column of ``srcdata`` to local rows, ``[num_src_nodes(), ...]``, fetches the halo rows, which is
     collective; their gradients are returned in the same way. Everything else is DGL's: ``update_all``, ``apply_edges``,
-    reducers
-    written in Python. Counts, degrees and ``edges()`` are those of the graph it was made of.
+    reducers written in Python. Counts, degrees and ``edges()`` are those of the graph it was made of.
     """
 
     is_block = True
@@ -175,16 +174,12 @@ class HeteroDistributedBlock(GraphQueries):
     @property
     def srcdata(self) -> MutableMapping[str, Any]:
         """Columns of source rows by type."""
-        return _Sources(self)
+        return _Sources({triple: block.srcdata for triple, block in self._blocks.items()})
 
     @property
-    def dstdata(self) -> Dict[str, Dict[Any, Tensor]]:
+    def dstdata(self) -> MutableMapping[str, Any]:
         """Columns of destination rows by relation."""
-        found: Dict[str, Dict[Any, Tensor]] = {}
-        for triple, block in self._blocks.items():
-            for key in block.dstdata:
-                found.setdefault(key, {})[triple] = block.dstdata[key]
-        return found
+        return TypedView({triple: block.dstdata for triple, block in self._blocks.items()})
 
     @contextmanager
     def local_scope(self) -> Iterator[None]:
@@ -209,24 +204,10 @@ class HeteroDistributedBlock(GraphQueries):
         self[self.to_canonical_etype(etype)].apply_edges(func, edges)
 
 
-class _Sources(MutableMapping[str, Any]):
-    def __init__(self, graph: HeteroDistributedBlock) -> None:
-        self._graph = graph
+class _Sources(TypedView):
+    """Columns of the sources of each relation; they are set by node type."""
 
-    def __setitem__(self, key: str, value: Dict[str, Tensor]) -> None:
-        for triple, block in self._graph._blocks.items():
+    def __setitem__(self, key: str, value: Dict[Any, Tensor]) -> None:
+        for triple, view in self._views.items():
             if triple[0] in value:
-                block.srcdata[key] = value[triple[0]]
-
-    def __getitem__(self, key: str) -> Dict[Any, Tensor]:
-        return {t: block.srcdata[key] for t, block in self._graph._blocks.items() if key in block.srcdata}
-
-    def __delitem__(self, key: str) -> None:
-        for block in self._graph._blocks.values():
-            block.srcdata.pop(key, None)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter({key: None for block in self._graph._blocks.values() for key in block.srcdata})
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
+                view[key] = value[triple[0]]
