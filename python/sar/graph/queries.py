@@ -2,19 +2,7 @@
 
 from __future__ import annotations
 
-from typing import (
-    TYPE_CHECKING,
-    Callable,
-    List,
-    Literal,
-    MutableMapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-    Union,
-    overload,
-)
+from typing import Callable, List, Literal, MutableMapping, NamedTuple, Optional, Sequence, Tuple, Union, overload
 
 import torch
 from torch import Tensor
@@ -29,30 +17,18 @@ from .degrees import for_caller
 from .refused import refuse_libraries
 from .relation import Relation
 from .state import GraphState, NodeRows
-from .types import ALL, Edges, Etype
+from .types import ALL, Edges, Etype, InMemory
 
 Form = Literal["uv", "eid", "all"]
 Order = Optional[Literal["eid", "srcdst"]]
 Ends = Union[Tensor, Tuple[Tensor, Tensor], Tuple[Tensor, Tensor, Tensor]]
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
-
-class GraphQueries:
+class GraphQueries(InMemory):
     """Types, counts and degrees. A graph has all its types; a slice of one relation, those of the relation."""
 
     _state: GraphState
     _relations: List[Relation]
-
-    def to(self, device: Union[str, int, torch.device], **kwargs: object) -> Self:
-        """The graph itself; it lives in CPU memory.
-
-        :raises TypeError: another device than the CPU
-        """
-        if torch.device(device).type != "cpu":
-            raise TypeError(f"graphs work on the CPU for now, not on {device}; leave the model and features on the CPU")
-        return self
 
     # ---- types -------------------------------------------------------------
 
