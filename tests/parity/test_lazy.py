@@ -155,7 +155,7 @@ def test_bad_arguments() -> None:
         sar.edge_softmax(Graph(), torch.zeros(3), norm_by="both")
     with pytest.raises(ValueError, match="3 in-edges"):
         sar.edge_softmax(Graph(), torch.zeros(4))
-    with pytest.raises(TypeError, match="must be a tensor"):
+    with pytest.raises(TypeError, match="must be a torch tensor"):
         sar.edge_softmax(Graph(), [1.0, 2.0, 3.0])
     with pytest.raises(ValueError, match="each edge of eids"):
         sar.edge_softmax(Graph(), torch.zeros(2), eids=torch.tensor([0]))

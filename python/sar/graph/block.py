@@ -6,8 +6,9 @@ It needs the memory that sequential aggregation saves. It serves for comparison,
 from __future__ import annotations
 
 import importlib.util
+from collections import ChainMap
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, MutableMapping, Optional, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, MutableMapping, Optional
 
 import torch
 from torch import Tensor
@@ -15,17 +16,17 @@ from torch import Tensor
 from sar._engine.log import log_once
 from sar.autograd.fetch import fetch
 
-from .frames import EdgeFrame, check_rows
+from .frames import TypedView, check_rows
 from .queries import GraphQueries, OneRelation, edge_ends, refuse_ndata
 from .relation import Relation
 from .state import GraphState
-from .types import ALL, Edges, Etype, Graph
+from .types import ALL, Edges, Etype
 
 if TYPE_CHECKING:
     from .udf.batches import EdgeFunction, NodeFunction, ReduceFunction
 
 
-def distributed_block(graph: Graph) -> Any:
+def distributed_block(graph: GraphQueries) -> Any:
     """What :meth:`GraphShardManager.get_full_partition_graph` gives. Without DGL, the graph itself."""
     if importlib.util.find_spec("dgl") is None:
         log_once("one-shot", "without DGL, get_full_partition_graph gives the graph itself; the numbers are the same")
@@ -41,8 +42,7 @@ class DistributedBlock(OneRelation, GraphQueries):
 
     Setting a column of ``srcdata`` to local rows, ``[num_src_nodes(), ...]``, fetches the halo rows, which is
     collective; their gradients are returned in the same way. Everything else is DGL's: ``update_all``, ``apply_edges``,
-    reducers
-    written in Python. Counts, degrees and ``edges()`` are those of the graph it was made of.
+    reducers written in Python. Counts, degrees and ``edges()`` are those of the graph it was made of.
     """
 
     is_block = True
@@ -79,7 +79,7 @@ class DistributedBlock(OneRelation, GraphQueries):
     @property
     def edata(self) -> MutableMapping[str, Tensor]:
         """Columns of in-edges, those of the graph it was made of included."""
-        return EdgeView(self._block, self._columns)
+        return ChainMap(self._block.edata, self._columns)
 
     def update_all(
         self,
@@ -108,15 +108,6 @@ class DistributedBlock(OneRelation, GraphQueries):
             if (key in fields or not fields) and key not in self._block.edata:
                 self._block.edata[key] = self._columns[key]
 
-    def to(self, device: Union[str, int, torch.device], **kwargs: object) -> DistributedBlock:
-        """The graph itself; it lives in CPU memory.
-
-        :raises TypeError: another device than the CPU
-        """
-        if torch.device(device).type != "cpu":
-            raise TypeError(f"graphs work on the CPU for now, not on {device}; leave the model and features on the CPU")
-        return self
-
     def __getitem__(self, etype: Etype) -> DistributedBlock:
         self._relation(etype)
         return self
@@ -127,82 +118,41 @@ class DistributedBlock(OneRelation, GraphQueries):
         return getattr(self._block, name)
 
 
-class FetchingView(MutableMapping[str, Tensor]):
+class FetchingView(ChainMap[str, Tensor]):
     """``srcdata`` of a :class:`DistributedBlock`: local rows are written, local and halo rows are read."""
 
     def __init__(self, block: Any, relation: Relation) -> None:
-        self._block, self._relation = block, relation
+        super().__init__(block.srcdata)
+        self._relation = relation
 
     def __setitem__(self, key: str, value: Tensor) -> None:
         check_rows(f"srcdata[{key!r}]", value, self._relation.num_src, "source rows")
         columns = torch.arange(self._relation.num_columns)
-        self._block.srcdata[key] = fetch(self._relation, columns, value)
-
-    def __getitem__(self, key: str) -> Tensor:
-        found: Tensor = self._block.srcdata[key]
-        return found
-
-    def __delitem__(self, key: str) -> None:
-        del self._block.srcdata[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._block.srcdata)
-
-    def __len__(self) -> int:
-        return len(self._block.srcdata)
+        self.maps[0][key] = fetch(self._relation, columns, value)
 
 
-class OwnView(MutableMapping[str, Tensor]):
+class OwnView(ChainMap[str, Tensor]):
     """``ndata`` of a :class:`DistributedBlock` whose sources are its destinations."""
 
     def __init__(self, graph: DistributedBlock) -> None:
-        self._src, self._dst, self._num_src = graph.srcdata, graph.dstdata, graph._relations[0].num_src
+        super().__init__(graph.dstdata, graph.srcdata)
+        self._num_src = graph._relations[0].num_src
 
     def __setitem__(self, key: str, value: Tensor) -> None:
-        self._src[key] = value
-        self._dst[key] = value
+        for side in reversed(self.maps):
+            side[key] = value
 
     def __getitem__(self, key: str) -> Tensor:
-        if key not in self._dst and key not in self._src:
+        own, sources = self.maps
+        if key not in own and key not in sources:
             raise KeyError(f"no ndata[{key!r}]; there are: {', '.join(sorted(self)) or 'none'}")
-        return self._dst[key] if key in self._dst else self._src[key][: self._num_src]
+        return own[key] if key in own else sources[key][: self._num_src]
 
     def __delitem__(self, key: str) -> None:
         if key not in self:
             raise KeyError(key)
-        for side in (self._src, self._dst):
+        for side in self.maps:
             side.pop(key, None)
-
-    def __iter__(self) -> Iterator[str]:
-        yield from self._dst
-        yield from (key for key in self._src if key not in self._dst)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
-class EdgeView(MutableMapping[str, Tensor]):
-    """``edata`` of a :class:`DistributedBlock`: DGL's columns, and behind them those of the graph it was made of."""
-
-    def __init__(self, block: Any, columns: EdgeFrame) -> None:
-        self._block, self._columns = block, columns
-
-    def __setitem__(self, key: str, value: Tensor) -> None:
-        self._block.edata[key] = value
-
-    def __getitem__(self, key: str) -> Tensor:
-        found: Tensor = self._block.edata[key] if key in self._block.edata else self._columns[key]
-        return found
-
-    def __delitem__(self, key: str) -> None:
-        del self._block.edata[key]
-
-    def __iter__(self) -> Iterator[str]:
-        yield from self._block.edata
-        yield from (key for key in self._columns if key not in self._block.edata)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
 
 
 class HeteroDistributedBlock(GraphQueries):
@@ -224,16 +174,12 @@ class HeteroDistributedBlock(GraphQueries):
     @property
     def srcdata(self) -> MutableMapping[str, Any]:
         """Columns of source rows by type."""
-        return _Sources(self)
+        return _Sources({triple: block.srcdata for triple, block in self._blocks.items()})
 
     @property
-    def dstdata(self) -> Dict[str, Dict[Any, Tensor]]:
+    def dstdata(self) -> MutableMapping[str, Any]:
         """Columns of destination rows by relation."""
-        found: Dict[str, Dict[Any, Tensor]] = {}
-        for triple, block in self._blocks.items():
-            for key in block.dstdata:
-                found.setdefault(key, {})[triple] = block.dstdata[key]
-        return found
+        return TypedView({triple: block.dstdata for triple, block in self._blocks.items()})
 
     @contextmanager
     def local_scope(self) -> Iterator[None]:
@@ -257,31 +203,11 @@ class HeteroDistributedBlock(GraphQueries):
         """DGL's ``apply_edges`` on one relation; local."""
         self[self.to_canonical_etype(etype)].apply_edges(func, edges)
 
-    def to(self, device: Union[str, int, torch.device], **kwargs: object) -> HeteroDistributedBlock:
-        """The graph itself; it lives in CPU memory."""
-        for block in self._blocks.values():
-            block.to(device)
-        return self
 
+class _Sources(TypedView):
+    """Columns of the sources of each relation; they are set by node type."""
 
-class _Sources(MutableMapping[str, Any]):
-    def __init__(self, graph: HeteroDistributedBlock) -> None:
-        self._graph = graph
-
-    def __setitem__(self, key: str, value: Dict[str, Tensor]) -> None:
-        for triple, block in self._graph._blocks.items():
+    def __setitem__(self, key: str, value: Dict[Any, Tensor]) -> None:
+        for triple, view in self._views.items():
             if triple[0] in value:
-                block.srcdata[key] = value[triple[0]]
-
-    def __getitem__(self, key: str) -> Dict[Any, Tensor]:
-        return {t: block.srcdata[key] for t, block in self._graph._blocks.items() if key in block.srcdata}
-
-    def __delitem__(self, key: str) -> None:
-        for block in self._graph._blocks.values():
-            block.srcdata.pop(key, None)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter({key: None for block in self._graph._blocks.values() for key in block.srcdata})
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
+                view[key] = value[triple[0]]

@@ -11,7 +11,9 @@ The rules below serve both ways of thinking:
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterator, List, MutableMapping, Optional, Tuple, Union
+import functools
+from collections import UserDict
+from typing import Any, Callable, Dict, Iterator, MutableMapping, Tuple, Union
 
 from torch import Tensor
 
@@ -86,23 +88,23 @@ class DataView(MutableMapping[str, Tensor]):
         return describe(self)
 
 
-class EdgeFrame(MutableMapping[str, Tensor]):
+class EdgeFrame(UserDict[str, Any]):
     """A dictionary of tensors with one row per in-edge of the worker, in ascending edge id.
 
     Columns that come from files are read when they are first asked for.
     """
 
     def __init__(self, name: str, rows: int) -> None:
+        super().__init__()
         self._name, self._rows = name, rows
-        self._columns: Dict[str, Union[Tensor, Callable[[], Tensor]]] = {}
 
     def later(self, key: str, read: Callable[[], Tensor]) -> None:
         """Has ``read`` make the column when it is first asked for: once, also where that is in a ``local_scope``."""
-        self._columns[key] = _Later(read)
+        self.data[key] = functools.cache(read)
 
     def __getitem__(self, key: str) -> Tensor:
         try:
-            column = self._columns[key]
+            column = self.data[key]
         except KeyError:
             raise KeyError(f"no edata[{key!r}]; there are: {', '.join(sorted(self)) or 'none'}") from None
         if not isinstance(column, Tensor):
@@ -111,38 +113,16 @@ class EdgeFrame(MutableMapping[str, Tensor]):
 
     def __setitem__(self, key: str, value: Tensor) -> None:
         check_rows(f"edata[{key!r}]", value, self._rows, f"in-edges of relation {self._name!r}")
-        self._columns[key] = value
-
-    def __delitem__(self, key: str) -> None:
-        del self._columns[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._columns)
-
-    def __len__(self) -> int:
-        return len(self._columns)
+        self.data[key] = value
 
     def __repr__(self) -> str:
         return describe(self)
 
     def snapshot(self) -> Dict[str, Union[Tensor, Callable[[], Tensor]]]:
-        return dict(self._columns)
+        return dict(self.data)
 
     def restore(self, saved: Dict[str, Union[Tensor, Callable[[], Tensor]]]) -> None:
-        self._columns = saved
-
-
-class _Later:
-    """A column that is made when it is asked for, and kept by whoever may ask again."""
-
-    def __init__(self, read: Callable[[], Tensor]) -> None:
-        self._read = read
-        self._made: Optional[Tensor] = None
-
-    def __call__(self) -> Tensor:
-        if self._made is None:
-            self._made = self._read()
-        return self._made
+        self.data = saved
 
 
 class TypedView(MutableMapping[str, Dict[Any, Tensor]]):
@@ -172,10 +152,7 @@ class TypedView(MutableMapping[str, Dict[Any, Tensor]]):
             del self._views[kind][key]
 
     def __iter__(self) -> Iterator[str]:
-        seen: List[str] = []
-        for view in self._views.values():
-            seen += [key for key in view if key not in seen]
-        return iter(seen)
+        return iter(dict.fromkeys(key for view in self._views.values() for key in view))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Union, overload
 
+import torch
+from torch import Tensor
+
+from sar._engine import abi, session as _session
+
+from .degrees import agree_on_degrees
+from .queries import GraphQueries, edge_ends
 from .refused import refusal, refuse_libraries
-from .relation import Relation
-from .self_loops import with_self_loops, without_self_loops
-from .types import AnyGraph
+from .relation import NativeGraph, Relation
+from .subgraph import Subgraphs, edges_from
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -15,10 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["GraphIndex", "LayerSupport"]
 
 
-class LayerSupport:
+class LayerSupport(Subgraphs):
     """What a graph manager inherits so that DGL's layers find what they look for."""
-
-    _relations: List[Relation]
 
     @property
     def _graph(self) -> GraphIndex:
@@ -38,20 +42,54 @@ class LayerSupport:
     def create_formats_(self) -> None:
         """Nothing: the engine has what it needs."""
 
-    def add_self_loop(self: AnyGraph, fill_data: float = 1.0) -> AnyGraph:
+    def add_self_loop(self, fill_data: float = 1.0) -> Self:
         """A new graph with one more edge for each node, from it to itself, behind the others. Collective.
 
         :param fill_data: what the new edges have in ``edata``
         :raises ValueError: a block, or a graph of several types
         """
-        return with_self_loops(self, fill_data)
+        _check(self)
+        made = self.clone()
+        state, relation = made._state, self._relations[0]
+        kind = relation.canonical[0]
+        first = state.nodes[kind].first
+        nodes = torch.arange(self.num_dst_nodes()) + first
+        columns, dst = edge_ends(relation)
+        src = torch.cat([self.column_nodes()[columns], nodes])
+        starts = torch.tensor(state.nodes[kind].starts, dtype=torch.int64)
+        ends = src, torch.cat([dst + first, nodes])
+        native = NativeGraph(abi.graph_from_edges(_session.current().handle, starts, *ends))
+        looped = Relation(native, 0, relation.canonical)
+        agree_on_degrees([looped])
+        node_keys = state.node_keys.get(kind, lambda: nodes)
 
-    def remove_self_loop(self: AnyGraph) -> AnyGraph:
+        def column(values: Tensor) -> Tensor:
+            return torch.cat([values, values.new_full((len(nodes), *values.shape[1:]), fill_data)])
+
+        def keys(of_edges: Tensor) -> Tensor:  # those of the nodes are below all ids of edges
+            return torch.cat([of_edges.long(), -1 - node_keys().long()])
+
+        edges = edges_from(looped, relation, state.edge_frames[relation.canonical], column, keys)
+        made._state = state.with_relations([looped], {looped.canonical: edges})
+        made._relations = [looped]
+        return made
+
+    def remove_self_loop(self) -> Self:
         """A new graph without the edges from a node to itself. Collective.
 
         :raises ValueError: a block, or a graph of several types
         """
-        return without_self_loops(self)
+        _check(self)
+        made = self.clone()
+        relation = self._relations[0]
+        columns, dst = edge_ends(relation)  # own source rows are the first columns
+        made.keep_edges({relation.canonical: columns != dst})
+        return made
+
+
+def _check(graph: GraphQueries) -> None:
+    if not graph.is_homogeneous or not graph.src_is_tgt:
+        raise ValueError("self loops are added to and removed from full graphs of one node type and one relation")
 
 
 class GraphIndex:

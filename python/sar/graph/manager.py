@@ -19,21 +19,19 @@ from .layer_support import LayerSupport
 from .queries import EdgeView, OneRelation, refuse_ndata
 from .refused import IsBlock, Refused, refuse_libraries
 from .relation import Relation
-from .shards import GraphShard, required_rows, sampling_graph, shards
+from .shards import Shards
 from .state import GraphState
-from .subgraph import Subgraphs
 from .totals import Totals
 from .types import ALL, Etype
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from sar.integrations.types import DGLGraph
 
 __all__ = ["ALL", "Etype", "GraphShardManager", "HeteroGraphShardManager", "RelationView"]
 
 
-class GraphShardManager(Totals, Subgraphs, Refused, LayerSupport):
+class GraphShardManager(Totals, Shards, LayerSupport, Refused):
     """A worker's part of a graph split over all workers, with the interface of a DGL graph.
 
     Rows are the worker's own nodes, in ascending id; edges are the in-edges of own nodes, in ascending id. Operations
@@ -96,19 +94,14 @@ class GraphShardManager(Totals, Subgraphs, Refused, LayerSupport):
     def local_scope(self) -> Iterator[None]:
         """Columns set inside are gone afterwards, and those replaced or removed are back."""
         no_rows: Any = EmptyRows() if self.num_dst_nodes() == 0 else nullcontext()  # layers of DGL begin here
-        with no_rows:
-            yield from self._scope()
-
-    def _scope(self) -> Iterator[None]:
-        saved_nodes = [(frame, frame.snapshot()) for frame in self._state.frames.values()]
-        saved_edges = [(frame, frame.snapshot()) for frame in self._state.edge_frames.values()]
+        frames: List[Any] = [*self._state.frames.values(), *self._state.edge_frames.values()]
+        saved = [(frame, frame.snapshot()) for frame in frames]
         try:
-            yield
+            with no_rows:
+                yield
         finally:
-            for frame, columns in saved_nodes:
+            for frame, columns in saved:
                 frame.restore(columns)
-            for edge_frame, edge_columns in saved_edges:
-                edge_frame.restore(edge_columns)
 
     def local_var(self) -> Self:
         """The same graph with columns of its own: what is set there does not appear here."""
@@ -126,15 +119,6 @@ class GraphShardManager(Totals, Subgraphs, Refused, LayerSupport):
         """dtype of node and edge numbers."""
         refuse_libraries("graph.idtype")
         return torch.int64
-
-    def to(self, device: Union[str, int, torch.device], **kwargs: object) -> Self:
-        """The graph itself; it lives in CPU memory.
-
-        :raises TypeError: another device than the CPU
-        """
-        if torch.device(device).type != "cpu":
-            raise TypeError(f"graphs work on the CPU for now, not on {device}; leave the model and features on the CPU")
-        return self
 
     @property
     def partition_book(self) -> RangePartitionBook:
@@ -181,33 +165,6 @@ class GraphShardManager(Totals, Subgraphs, Refused, LayerSupport):
     def graph_shard_managers(self) -> Dict[int, GraphShardManager]:
         """The graph of each relation, by its number."""
         return {n: RelationView(self._state, relation) for n, relation in enumerate(self._state.relations)}
-
-    @property
-    def graph_shards(self) -> List[GraphShard]:
-        """Per worker q, the edges from q's nodes into own destination rows. For graphs of one relation. Collective."""
-        return shards(self)
-
-    @property
-    def indices_required_from_me(self) -> List[Tensor]:
-        """Per worker q, the own source rows that q reads, int64. For graphs of one relation."""
-        return required_rows(self._relation(None))
-
-    @property
-    def sizes_expected_from_others(self) -> List[int]:
-        """Per worker q, how many of its rows this worker reads. For graphs of one relation."""
-        relation, rank = self._relation(None), _session.current().rank
-        sizes = {pair["peer"]: pair["receive_rows"] for pair in relation.boundary()}
-        sizes[rank] = len(required_rows(relation)[rank])
-        return [sizes[q] for q in range(_session.current().world)]
-
-    @property
-    def sampling_graph(self) -> DGLGraph:
-        """All in-edges of own nodes as a DGL graph of the whole graph's ids, columns of edges included. Collective
-        where it is first asked for.
-
-        :raises ImportError: DGL is not installed
-        """
-        return sampling_graph(self)
 
     def get_full_partition_graph(
         self, delete_shard_data: bool = True

@@ -17,14 +17,14 @@ from .degrees import for_caller
 from .refused import refuse_libraries
 from .relation import Relation
 from .state import GraphState, NodeRows
-from .types import ALL, Edges, Etype
+from .types import ALL, Edges, Etype, InMemory
 
 Form = Literal["uv", "eid", "all"]
 Order = Optional[Literal["eid", "srcdst"]]
 Ends = Union[Tensor, Tuple[Tensor, Tensor], Tuple[Tensor, Tensor, Tensor]]
 
 
-class GraphQueries:
+class GraphQueries(InMemory):
     """Types, counts and degrees. A graph has all its types; a slice of one relation, those of the relation."""
 
     _state: GraphState
@@ -163,22 +163,8 @@ class GraphQueries:
             return sum(self._state.edges_global.values())
         return self._state.edges_global[canonical(etype, self.canonical_etypes_global)]
 
-    def number_of_nodes(self, ntype: Optional[str] = None) -> int:
-        """:meth:`num_nodes`."""
-        return self.num_nodes(ntype)
-
-    def number_of_edges(self, etype: Optional[Etype] = None) -> int:
-        """:meth:`num_edges`."""
-        return self.num_edges(etype)
-
-    def number_of_src_nodes(self, ntype: Optional[str] = None) -> int:
-        """:meth:`num_src_nodes`."""
-        return self.num_src_nodes(ntype)
-
-    def number_of_dst_nodes(self, ntype: Optional[str] = None) -> int:
-        """:meth:`num_dst_nodes`."""
-        return self.num_dst_nodes(ntype)
-
+    number_of_nodes, number_of_edges = num_nodes, num_edges
+    number_of_src_nodes, number_of_dst_nodes = num_src_nodes, num_dst_nodes
     number_of_nodes_global = num_src_nodes_global = num_dst_nodes_global = num_nodes_global
     number_of_src_nodes_global = number_of_dst_nodes_global = num_nodes_global
     number_of_edges_global = num_edges_global

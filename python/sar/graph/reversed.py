@@ -159,7 +159,8 @@ class ReversedGraph(Refused):
         v: Optional[Tensor]
         if sent is None:
             sender = _reversed_function(message_func)
-            e, v = self._sent(edge_function(space, sender, None), message_func, received.msg_field), None
+            field = received.msg_field
+            e, v = edge_function(space, sender, None, field)[field], None
         else:
             builtin.check_pair(sent, received)
             e, v = self._factors(_reversed_message(sent))
@@ -190,14 +191,6 @@ class ReversedGraph(Refused):
         else:
             results = edge_function(space, _reversed_function(func), chosen)
         self._edges.update(merged_edges(space, results, chosen, picked=sent is None))
-
-    def _sent(self, messages: Dict[str, Tensor], function: Any, field: str) -> Optional[Tensor]:
-        if field not in messages:
-            raise ValueError(
-                f"{builtin.called(function)} returned {', '.join(map(repr, sorted(messages))) or 'nothing'}, but the "
-                f"reducer reads {field!r}: give both the same name"
-            )
-        return messages[field]
 
     def _factors(self, sent: builtin.Message) -> Tuple[Optional[Tensor], Optional[Tensor]]:
         """A message as a product of one value for each edge and one for each of its (reversed) sources."""
@@ -241,31 +234,7 @@ def _reversed_function(function: Any) -> Any:
 
 
 def _with_ends_exchanged(function: Any, edges: Any) -> Any:
-    return function(_ReversedBatch(edges))
-
-
-class _ReversedBatch:
-    def __init__(self, edges: Any) -> None:
-        self._edges = edges
-        self.src, self.dst, self.data = edges.dst, edges.src, edges.data
-
-    def edges(self) -> Tuple[Tensor, Tensor, Tensor]:
-        """Ids of sources and destinations, and positions in ``edata``: int64 ``[edges]`` each."""
-        src, dst, positions = self._edges.edges()
-        return dst, src, positions
-
-    def batch_size(self) -> int:
-        """How many edges there are."""
-        return len(self._edges)
-
-    def __len__(self) -> int:
-        return len(self._edges)
-
-    @property
-    def canonical_etype(self) -> CanonicalEtype:
-        """``(source type, relation, destination type)``."""
-        source, name, target = self._edges.canonical_etype
-        return target, name, source
+    return function(edges.turned())
 
 
 def _flat(value: Optional[Tensor], shape: torch.Size) -> Optional[Tensor]:

@@ -12,12 +12,10 @@ from sar._engine import blocks, session as _session
 from sar.data.partition_book import CanonicalEtype
 from sar.data.records import ShardInfo
 
-from .queries import edge_ends
-from .relation import Relation
-from .types import Graph
+from .queries import GraphQueries, edge_ends
 
 if TYPE_CHECKING:
-    from sar.integrations.types import DGLBlock
+    from sar.integrations.types import DGLBlock, DGLGraph
 
 
 class GraphShard:
@@ -66,63 +64,79 @@ class GraphShard:
         return interop.block((src, dst), num_src, num_dst, self.edge_features)
 
 
-def shards(graph: Graph) -> List[GraphShard]:
-    """The edges of a graph of one relation by the owner of the source, in the order of edge tensors. Collective."""
-    relation = graph._relation(None)
-    source, _, target = relation.canonical
-    ids = graph.column_nodes()
-    src, dst = edge_ends(relation)
-    rows = graph._state.nodes[target]
-    to = (rows.rows(True) + rows.first)[dst]
-    owner = relation.columns_owner()[src].long()
-    columns = dict(graph._state.edge_frames[relation.canonical])
-    made, at = [], 0
-    ranges = graph._state.type_ranges
-    for q in range(_session.current().world):
-        mine = (owner == q).nonzero().view(-1)
-        features = {name: column[mine] for name, column in columns.items()}
-        own = ranges[target][_session.current().rank]
-        info = ShardInfo(q, ranges[source][q], own, (at, at + len(mine)))
-        made.append(
-            GraphShard((ids[src[mine]], to[mine]), info.src_node_range, own, graph.canonical_etypes, features, info)
-        )
-        at += len(mine)
-    return made
+class Shards(GraphQueries):
+    """The edges of a graph as scripts of the older package ask for them."""
 
-
-def required_rows(relation: Relation) -> List[Tensor]:
-    """Own source rows that each worker reads over the relation, this one included; int64."""
-    session = _session.current()
-    sizes = {pair["peer"]: pair["send_rows"] for pair in relation.boundary()}
-    found = []
-    for q in range(session.world):
-        if q == session.rank:
-            columns = edge_ends(relation)[0]
-            found.append(torch.unique(columns[columns < relation.num_src]))
-        else:
-            found.append(blocks.send_rows(relation.handle, relation.index, q, sizes[q]))
-    return found
-
-
-def sampling_graph(graph: Graph) -> Any:
-    """The in-edges of own nodes between ids of the whole graph, as a DGL graph with columns of edges. Collective where
-    it is first asked for; it is kept."""
-    from sar.integrations.dgl import graphs as interop
-
-    kept = graph._state.sampling_graphs
-    key = tuple(graph.canonical_etypes)
-    if key in kept:
-        return kept[key]
-    ends: Dict[Any, Tuple[Tensor, Tensor]] = {}
-    columns = {}
-    for relation in graph._relations:
-        rows = graph._state.nodes[relation.canonical[2]]
+    @property
+    def graph_shards(self) -> List[GraphShard]:
+        """Per worker q, the edges from q's nodes into own destination rows, in the order of edge tensors. For graphs of
+        one relation. Collective."""
+        relation = self._relation(None)
+        source, _, target = relation.canonical
+        ids = self.column_nodes()
         src, dst = edge_ends(relation)
-        ends[relation.canonical] = (
-            graph[relation.canonical].column_nodes()[src],
-            (rows.rows(True) + rows.first)[dst],
-        )
-        columns[relation.canonical] = dict(graph._state.edge_frames[relation.canonical])
-    sizes = {kind: graph._state.nodes[kind].num_global for kind in graph.ntypes}
-    kept[key] = interop.whole_graph(ends, sizes, columns)
-    return kept[key]
+        rows = self._state.nodes[target]
+        to = (rows.rows(True) + rows.first)[dst]
+        owner = relation.columns_owner()[src].long()
+        columns = dict(self._state.edge_frames[relation.canonical])
+        made, at = [], 0
+        ranges = self._state.type_ranges
+        for q in range(_session.current().world):
+            mine = (owner == q).nonzero().view(-1)
+            features = {name: column[mine] for name, column in columns.items()}
+            own = ranges[target][_session.current().rank]
+            info = ShardInfo(q, ranges[source][q], own, (at, at + len(mine)))
+            made.append(
+                GraphShard((ids[src[mine]], to[mine]), info.src_node_range, own, self.canonical_etypes, features, info)
+            )
+            at += len(mine)
+        return made
+
+    @property
+    def indices_required_from_me(self) -> List[Tensor]:
+        """Per worker q, this one included, the own source rows that q reads, int64. For graphs of one relation."""
+        relation, session = self._relation(None), _session.current()
+        sizes = {pair["peer"]: pair["send_rows"] for pair in relation.boundary()}
+        found = []
+        for q in range(session.world):
+            if q == session.rank:
+                columns = edge_ends(relation)[0]
+                found.append(torch.unique(columns[columns < relation.num_src]))
+            else:
+                found.append(blocks.send_rows(relation.handle, relation.index, q, sizes[q]))
+        return found
+
+    @property
+    def sizes_expected_from_others(self) -> List[int]:
+        """Per worker q, how many of its rows this worker reads. For graphs of one relation."""
+        rank = _session.current().rank
+        sizes = {pair["peer"]: pair["receive_rows"] for pair in self._relation(None).boundary()}
+        sizes[rank] = len(self.indices_required_from_me[rank])
+        return [sizes[q] for q in range(_session.current().world)]
+
+    @property
+    def sampling_graph(self) -> DGLGraph:
+        """All in-edges of own nodes as a DGL graph of the whole graph's ids, columns of edges included. Collective
+        where it is first asked for; it is kept.
+
+        :raises ImportError: DGL is not installed
+        """
+        from sar.integrations.dgl import graphs as interop
+
+        kept = self._state.sampling_graphs
+        key = tuple(self.canonical_etypes)
+        if key in kept:
+            return kept[key]
+        ends: Dict[Any, Tuple[Tensor, Tensor]] = {}
+        columns = {}
+        for relation in self._relations:
+            rows = self._state.nodes[relation.canonical[2]]
+            src, dst = edge_ends(relation)
+            ends[relation.canonical] = (
+                self.column_nodes(relation.canonical)[src],
+                (rows.rows(True) + rows.first)[dst],
+            )
+            columns[relation.canonical] = dict(self._state.edge_frames[relation.canonical])
+        sizes = {kind: self._state.nodes[kind].num_global for kind in self.ntypes}
+        kept[key] = interop.whole_graph(ends, sizes, columns)
+        return kept[key]

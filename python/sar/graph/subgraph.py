@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -16,17 +17,17 @@ from sar.distributed.agreement import agreed_seed
 from .degrees import agree_on_degrees
 from .frames import EdgeFrame
 from .message_passing.edge_space import EdgeSpace
-from .message_passing.update import MessagePassing, chosen_edges, edge_function, is_all, passed
+from .message_passing.update import MessagePassing, chosen_edges, edge_function, passed, with_rows
 from .queries import edge_ends
 from .relation import NativeGraph, Relation
 from .state import GraphState
-from .types import ALL, Edges, Etype
+from .types import ALL, Edges, Etype, is_all
 from .udf.batches import Columns, EdgeBatch, EdgeFunction, NodeBatch, NodeFunction, ReduceFunction, checked
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Subgraphs", "edge_column", "edges_kept_at_random"]
+__all__ = ["Subgraphs", "edges_from", "edges_kept_at_random"]
 
 
 class Subgraphs(MessagePassing):
@@ -106,7 +107,7 @@ class Subgraphs(MessagePassing):
             batch = NodeBatch(len(reached), space.etype[2], data, lambda: space.ids("v")[reached])
             rows = checked(apply_node_func, apply_node_func(batch), len(reached), "nodes")
         for name, value in rows.items():
-            space.results()[name] = _put(space, name, value, reached)
+            space.results()[name] = with_rows(space, "v", name, value, reached)
 
     @uncompiled
     def filter_nodes(
@@ -205,9 +206,11 @@ def _with_edges(state: GraphState, stay: Dict[CanonicalEtype, Tensor], store_ids
     frames = dict(state.edge_frames)
     for relation, before in zip(made, old):
         positions = stay.get(relation.canonical)
-        relation.edge_keys = before.edge_keys if positions is None else _keys(before, positions)
-        if positions is not None:
-            frames[relation.canonical] = _frame(relation, state.edge_frames[relation.canonical], positions)
+        if positions is None:
+            relation.edge_keys = before.edge_keys
+        else:
+            old_frame = state.edge_frames[relation.canonical]
+            frames[relation.canonical] = edges_from(relation, before, old_frame, itemgetter(positions))
             if store_ids:
                 frames[relation.canonical]["_ID"] = positions
     return state.with_relations(made, frames)
@@ -220,30 +223,31 @@ def _some_edges(space: EdgeSpace, positions: Tensor) -> EdgeSpace:
     counts[:, session.rank] = torch.tensor([relation.num_src, relation.num_dst])
     _session.all_reduce(counts, "sum", abi.TRAIN)
     part = Relation(_native(counts, [(0, 1, relation, positions)]), 0, relation.canonical)
-    part.edge_keys = _keys(relation, positions)
-    frames = {relation.canonical: _frame(part, space.edge, positions)}
+    frames = {relation.canonical: edges_from(part, relation, space.edge, itemgetter(positions))}
     return EdgeSpace(space.state.with_relations([part], frames), part, positions)
 
 
-def _frame(relation: Relation, old: EdgeFrame, positions: Tensor) -> EdgeFrame:
+def edges_from(
+    relation: Relation,
+    before: Relation,
+    old: EdgeFrame,
+    change: Callable[[Tensor], Tensor],
+    keys: Optional[Callable[[Tensor], Tensor]] = None,
+) -> EdgeFrame:
+    """Columns of edges made of those of another graph's, as they are now, when they are asked for. What dropout knows
+    the edges by is made likewise, where that graph knew.
+
+    :param keys: what is done to those in place of ``change``
+    """
     frame = EdgeFrame(relation.canonical[1], relation.num_edges)
-    for key in old:
-        frame.later(key, edge_column(old, key, lambda values: values[positions]))
+    for key, column in old.snapshot().items():
+        frame.later(key, _changed(column, change))
+    relation.edge_keys = None if before.edge_keys is None else _changed(before.edge_keys, keys or change)
     return frame
 
 
-def _keys(relation: Relation, positions: Tensor) -> Optional[Callable[[], Tensor]]:
-    """What dropout knows the edges by, where their graph knew. Does not hold the relation."""
-    keys = relation.edge_keys
-    if keys is None:
-        return None
-    return lambda: (keys if isinstance(keys, Tensor) else keys())[positions]
-
-
-def edge_column(old: EdgeFrame, key: str, change: Callable[[Tensor], Tensor]) -> Callable[[], Tensor]:
-    """Makes a column of another graph's edges when it is asked for, of the column as it is now."""
-    values = old.snapshot()[key]
-    return lambda: change(values if isinstance(values, Tensor) else values())
+def _changed(column: Union[Tensor, Callable[[], Tensor]], change: Callable[[Tensor], Tensor]) -> Callable[[], Tensor]:
+    return lambda: change(column if isinstance(column, Tensor) else column())
 
 
 # ---- rows of columns ---------------------------------------------------------
@@ -256,18 +260,6 @@ def _rows_of(columns: Mapping[str, Tensor], rows: Tensor, instead: Mapping[str, 
         return instead[name] if name in instead else columns[name].index_select(0, rows)
 
     return Columns("n", list({**dict.fromkeys(columns), **instead}), read)
-
-
-def _put(space: EdgeSpace, name: str, value: Tensor, reached: Tensor) -> Tensor:
-    """A column of destinations with some rows replaced; 0 in the others if it is new."""
-    shape = (space.relation.num_dst, *value.shape[1:])
-    old = space.target.dstdata[name] if name in space.target.dstdata else value.new_zeros(shape)
-    if old.shape != shape or old.dtype != value.dtype:
-        raise ValueError(
-            f"dstdata[{name!r}] is {old.dtype} {tuple(old.shape)}; it cannot take rows that are {value.dtype} "
-            f"{tuple(value.shape[1:])}"
-        )
-    return old.index_copy(0, reached, value)
 
 
 def _mask(answers: Tensor, rows: int, who: str) -> Tensor:

@@ -2,44 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Protocol, Sequence, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Sequence, Union
 
+import torch
 from torch import Tensor
 
 from sar.data.partition_book import CanonicalEtype
 
-from .relation import Relation
-from .state import GraphState
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Etype = Union[str, CanonicalEtype]
 """A relation: its name, or ``(source type, relation, destination type)``."""
 
 ALL = "__ALL__"
-"""What DGL passes for "every node"."""
+"""What DGL passes for "every node", and for "every edge"."""
 
 Edges = Union[str, Sequence[int], Tensor]
 """Positions of edges, or of nodes, or a mask; or :data:`ALL`."""
 
 
-class Graph(Protocol):
-    """A graph split over workers: what functions on :class:`~sar.graph.manager.GraphShardManager` use of it."""
-
-    _state: GraphState
-    _relations: List[Relation]
-
-    @property
-    def canonical_etypes(self) -> List[CanonicalEtype]: ...
-    @property
-    def ntypes(self) -> List[str]: ...
-    @property
-    def is_homogeneous(self) -> bool: ...
-    @property
-    def src_is_tgt(self) -> bool: ...
-    def num_dst_nodes(self, ntype: Optional[str] = None) -> int: ...
-    def column_nodes(self, etype: Optional[Etype] = None) -> Tensor: ...
-    def clone(self) -> Any: ...
-    def __getitem__(self, etype: Etype) -> Any: ...
-    def _relation(self, etype: Optional[Etype]) -> Relation: ...
+def is_all(chosen: Any) -> bool:
+    """Whether all are meant."""
+    return chosen is None or (isinstance(chosen, str) and chosen == ALL)
 
 
-AnyGraph = TypeVar("AnyGraph", bound=Graph)
+class InMemory:
+    """What lives in CPU memory and stays there."""
+
+    def to(self, device: Union[str, int, torch.device], **kwargs: object) -> Self:
+        """The graph itself; it lives in CPU memory.
+
+        :raises TypeError: another device than the CPU
+        """
+        if torch.device(device).type != "cpu":
+            raise TypeError(f"graphs work on the CPU for now, not on {device}; leave the model and features on the CPU")
+        return self

@@ -12,8 +12,9 @@ from sar.autograd.compile import uncompiled
 from sar.autograd.expression import Expr, evaluate
 from sar.data.partition_book import CanonicalEtype
 from sar.graph.block import DistributedBlock, HeteroDistributedBlock
+from sar.graph.frames import check_rows
 from sar.graph.relation import Relation
-from sar.graph.types import ALL, Edges
+from sar.graph.types import ALL, Edges, is_all
 
 from .source_softmax import source_softmax
 from .tensor import EdgeTensor, as_expr
@@ -70,7 +71,7 @@ def edge_softmax(
         return _one(relations[0], logits, eids, norm_by)
     given = {graph.to_canonical_etype(key): value for key, value in logits.items()}
     chosen = [r for r in relations if r.canonical in given]
-    if not _is_all(eids):
+    if not is_all(eids):
         raise ValueError("eids is for graphs of one relation: leave it out, or take the softmax of graph[relation]")
     if norm_by == "src":
         results = source_softmax(chosen, [_checked(r, given[r.canonical]) for r in chosen])
@@ -80,7 +81,7 @@ def edge_softmax(
 
 
 def _one(relation: Relation, logits: Tensor, eids: Any, norm_by: str) -> Tensor:
-    if _is_all(eids):
+    if is_all(eids):
         logits = _checked(relation, logits)
         if norm_by == "src":
             return source_softmax([relation], [logits])[0]
@@ -126,15 +127,5 @@ def _joint(relations: List[Relation], logits: List[Tensor]) -> List[Tensor]:
 
 
 def _checked(relation: Relation, logits: Tensor) -> Tensor:
-    if not isinstance(logits, Tensor):
-        raise TypeError(f"logits must be a tensor, not {type(logits).__name__}")
-    if logits.dim() == 0 or logits.shape[0] != relation.num_edges:
-        raise ValueError(
-            f"logits has shape {tuple(logits.shape)}, but this worker has {relation.num_edges} in-edges of relation "
-            f"{relation.canonical[1]!r}: expected ({relation.num_edges}, ...)"
-        )
+    check_rows("logits", logits, relation.num_edges, f"in-edges of relation {relation.canonical[1]!r}")
     return logits
-
-
-def _is_all(eids: Any) -> bool:
-    return eids is None or (isinstance(eids, str) and eids == ALL)

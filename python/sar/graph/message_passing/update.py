@@ -14,7 +14,7 @@ from sar.data.partition_book import CanonicalEtype
 from sar.graph.edge_tensor.tensor import EdgeTensor, as_expr
 from sar.graph.frames import is_lazy
 from sar.graph.queries import GraphQueries
-from sar.graph.types import ALL, Edges, Etype
+from sar.graph.types import ALL, Edges, Etype, is_all
 from sar.graph.udf.batches import EdgeFunction, NodeBatch, NodeFunction, ReduceFunction, checked
 
 from . import builtin
@@ -179,11 +179,13 @@ def passed(
     return checked(apply_node_func, apply_node_func(batch), n, "nodes")
 
 
-def edge_function(space: EdgeSpace, function: Any, chosen: Optional[Tensor]) -> Dict[str, Tensor]:
-    """A Python function of edges: its results, of those chosen. Collective."""
+def edge_function(
+    space: EdgeSpace, function: Any, chosen: Optional[Tensor], wanted: Optional[str] = None
+) -> Dict[str, Tensor]:
+    """A Python function of edges: its results, or the one wanted, of those chosen. Collective."""
     from .functions import recorded  # few scripts use it
 
-    return recorded(space, function, chosen=chosen).results(None)
+    return recorded(space, function, wanted, chosen).results(None)
 
 
 # ---- built-in functions ----------------------------------------------------
@@ -247,10 +249,6 @@ def _all_built_in(message_func: Any, reduce_func: Any) -> builtin.Reducer:
     return received
 
 
-def is_all(edges: Any) -> bool:
-    return edges is None or (isinstance(edges, str) and edges == ALL)
-
-
 def chosen_edges(edges: Any, num_edges: int) -> Optional[Tensor]:
     """Positions of edges, int64; ``None`` for all.
 
@@ -282,18 +280,17 @@ def merged_edges(
     """
     if chosen is None:
         return results
-    return {
-        name: _merged(space, name, value if picked else value.index_select(0, chosen), chosen)
-        for name, value in results.items()
-    }
+    picks = {name: value if picked else value.index_select(0, chosen) for name, value in results.items()}
+    return {name: with_rows(space, "e", name, value, chosen) for name, value in picks.items()}
 
 
-def _merged(space: EdgeSpace, name: str, value: Tensor, chosen: Tensor) -> Tensor:
-    shape = (space.relation.num_edges, *value.shape[1:])
-    old = space.column("e", name) if name in space.edge else value.new_zeros(shape)
+def with_rows(space: EdgeSpace, side: str, name: str, value: Tensor, chosen: Tensor) -> Tensor:
+    """A column with some rows replaced; 0 in the others if it is new."""
+    shape = (space.count(side)[0], *value.shape[1:])
+    old = space.column(side, name) if name in space.columns(side) else value.new_zeros(shape)
     if old.shape != shape or old.dtype != value.dtype:
         raise ValueError(
-            f"edata[{name!r}] is {old.dtype} {tuple(old.shape)}; it cannot take rows that are {value.dtype} "
+            f"{space.label(side, name)} is {old.dtype} {tuple(old.shape)}; it cannot take rows that are {value.dtype} "
             f"{tuple(value.shape[1:])}"
         )
     return old.index_copy(0, chosen, value)

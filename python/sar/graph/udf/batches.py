@@ -92,15 +92,19 @@ class EdgeBatch:
     :ivar canonical_etype: ``(source type, relation, destination type)``
     """
 
-    def __init__(self, batch: Batch, etype: CanonicalEtype) -> None:
-        self._batch, self.canonical_etype = batch, etype
-        self.src, self.dst, self.data = (Columns(side, batch.names[side], batch.read) for side in "uve")
+    def __init__(self, batch: Batch, etype: CanonicalEtype, sides: str = "uve") -> None:
+        self._batch, self._sides, self.canonical_etype = batch, sides, etype
+        self.src, self.dst, self.data = (Columns(side, batch.names[side], batch.read) for side in sides)
 
     def edges(self) -> Tuple[Tensor, Tensor, Tensor]:
         """Ids of sources and destinations, counted per type over all workers, and positions in ``edata``: int64
         ``[edges]`` each."""
-        read = self._batch.read
-        return read("u", IDS), read("v", IDS), read("e", IDS)
+        src, dst, data = (self._batch.read(side, IDS) for side in self._sides)
+        return src, dst, data
+
+    def turned(self) -> EdgeBatch:
+        """The same edges with sources and destinations exchanged."""
+        return EdgeBatch(self._batch, self.canonical_etype[::-1], "vue")
 
     def batch_size(self) -> int:
         """How many edges there are, of this worker."""
