@@ -221,6 +221,17 @@ def changed_again_after_it_was_read(j: Any, i: Any, e: Any) -> Any:
     return g + k + h
 
 
+@message
+def changed_without_gradients_after_it_was_read(j: Any, i: Any, e: Any) -> Any:
+    h = j * i
+    torch.as_strided(h, (len(h), 1), (4, 1))
+    h.add_(e)
+    g = h + i
+    with torch.no_grad():
+        h.mul_(3)
+    return g
+
+
 def _expanded(j: Any, i: Any, e: Any) -> Any:
     return j.sum(1, keepdim=True).expand(-1, 4).mul_(2)
 

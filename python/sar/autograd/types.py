@@ -100,9 +100,10 @@ class Expr:
         return found
 
     def copy_tensor(self) -> None:
-        """Has a copy of the tensor, which is about to be changed."""
+        """Has a copy of the tensor, which is about to be changed, perhaps without gradients."""
         assert self._tensor is not None
-        self._tensor = self._tensor.clone()
+        with torch.enable_grad():
+            self._tensor = self._tensor.clone()
         self._version = version(self._tensor)
 
     def __repr__(self) -> str:
