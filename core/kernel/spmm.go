@@ -22,7 +22,7 @@ func SpMMRows[T Float](p *Pool, y []T, m Product[T], r0, r1 int) {
 	}
 	a, all := &m.A, newSums(m)
 	if r1 > r0 {
-		willRead(p, m.X, a.at(r1)-a.at(r0), m.Width)
+		willRead(p, m.sources(), a.at(r1)-a.at(r0), m.Width*m.sourceBytes())
 	}
 	rows, long := plan(a, r0, r1, m.Width, view.Size[T](), p.Threads())
 	parts := append(long, rows...)
@@ -61,7 +61,7 @@ func SpMMWindow[T Float](p *Pool, y []T, m Product[T], w Window) {
 	m.check(len(m.W), m.W != nil)
 	m.A.needRows()
 	need("y", len(y), m.A.Rows()*m.Width)
-	need("x", len(m.X), int(w.End-w.Begin)*m.Width)
+	m.needSources(int(w.End - w.Begin))
 	needCursor(w.Cursor, m.A.Rows())
 	if w.First {
 		adviseHuge(y)
@@ -70,7 +70,7 @@ func SpMMWindow[T Float](p *Pool, y []T, m Product[T], w Window) {
 	all.g.Base = w.Begin
 	cursor, colEnd, first := w.Cursor, w.End, w.First
 	if first { // own rows; windows after it are few rows of many
-		willRead(p, m.X, windowSlots(a, cursor.Slot, colEnd), m.Width)
+		willRead(p, m.sources(), windowSlots(a, cursor.Slot, colEnd), m.Width*m.sourceBytes())
 	}
 	rows, long := plan(a, 0, a.Rows(), m.Width, view.Size[T](), p.Threads())
 	if !first {
