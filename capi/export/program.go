@@ -60,7 +60,7 @@ func ofRun[T session.Float](r programCall, like, result tensor) session.ProgramC
 		Out:   matrix[T](result.like(like)),
 	}
 	for _, t := range r.operands {
-		out.Operands = append(out.Operands, matrix[T](t.like(like)))
+		out.Operands = append(out.Operands, stored[T](t, like))
 	}
 	for _, t := range r.state {
 		if t.dtype == session.DTypeFor[int32]() {
@@ -100,18 +100,32 @@ func sar_program_backward(
 	return guard("sar_program_backward", func(c *call) {
 		r := c.program(graph, program, what, views("operands", operands, n), views("state", state, states))
 		o, g, targets := view("out", out), view("grad_out", gradOut), views("grads", grads, numGrads)
-		need(byFloat(g, programBackward[float32], programBackward[float64])(r, o, g, targets))
+		like := g
+		if g.dtype == session.BFloat16 {
+			like.dtype = session.DTypeFor[float32]()
+		}
+		need(byFloat(like, programBackward[float32], programBackward[float64])(r, o, g, like, targets))
 	})
 }
 
-func programBackward[T session.Float](r programCall, out, gradOut tensor, grads []tensor) error {
+// programBackward computes gradients that are of the type of like.
+func programBackward[T session.Float](r programCall, out, gradOut, like tensor, grads []tensor) error {
 	targets := make([]*session.Rows[T], len(grads))
 	for i, t := range grads {
 		if r.what.need_grad>>i&1 != 0 {
-			rows := matrix[T](t.like(gradOut))
+			rows := matrix[T](t.like(like))
 			targets[i] = &rows
 		}
 	}
 	return session.ProgramBackward(
-		r.graph, r.program, ofRun[T](r, gradOut, out), uint32(r.what.agreed), matrix[T](gradOut), targets)
+		r.graph, r.program, ofRun[T](r, like, out), uint32(r.what.agreed), stored[T](gradOut, like), targets)
+}
+
+// stored is a tensor that is of the type of like, or bfloat16.
+func stored[T session.Float](t, like tensor) session.Rows[T] {
+	if t.dtype == session.BFloat16 {
+		n, w := t.rows()
+		return session.Rows[T]{Half: unsafe.Slice((*uint16)(t.data), t.n), N: n, Width: w}
+	}
+	return matrix[T](t.like(like))
 }

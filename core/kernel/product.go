@@ -12,8 +12,8 @@ import (
 // c_k = w[edge[k],h] · scale[col[k]].
 type Product[T Float] struct {
 	A     CSR
-	X     []T            // [m, h, d]
-	Half  []vec.BFloat16 // in place of X
+	X     []T        // [m, h, d]
+	Half  []BFloat16 // in place of X
 	Width int
 	W     []T // [E, h]; nil: 1
 	Heads int
@@ -60,7 +60,7 @@ func (m *Product[T]) sources() []byte {
 // sourceBytes is what one number of them takes.
 func (m *Product[T]) sourceBytes() int {
 	if m.Half != nil {
-		return view.Size[vec.BFloat16]()
+		return view.Size[BFloat16]()
 	}
 	return view.Size[T]()
 }
@@ -76,7 +76,7 @@ type sums[T Float] struct {
 	width      int
 	heads, d   int // 1 and width where there are no weights
 	x          []T
-	half       []vec.BFloat16 // in place of x
+	half       []BFloat16 // in place of x
 	col        []int32
 	edge       []int32
 	w, scale   []T

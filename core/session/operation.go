@@ -10,6 +10,7 @@ import (
 // gave none.
 type Rows[T Float] struct {
 	Data     []T
+	Half     []uint16 // in place of Data where a program has the operand in bfloat16
 	N, Width int
 }
 

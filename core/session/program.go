@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -8,6 +9,7 @@ import (
 	"sar/core/exchange"
 	"sar/core/expr"
 	"sar/core/graph"
+	"sar/core/internal/view"
 )
 
 // Float lists the element types of programs.
@@ -81,7 +83,7 @@ func (c *ProgramCall[T]) check(p Program, g *Graph) (*graph.Relation, error) {
 	names := [...]string{expr.U: "source nodes", expr.V: "destination nodes", expr.E: "edges", expr.P: "row"}
 	for i, o := range p.Operands {
 		x, n := c.Operands[i], expr.RowsOfSide(rel, o.Side)
-		if len(x.Data) > 0 && (x.N != n || x.Width != o.Width) {
+		if len(x.Data)+len(x.Half) > 0 && (x.N != n || x.Width != o.Width) {
 			return nil, Invalid("operand %d (side %s) is [%d, %d], and must be [%d, %d]: this worker has %d %s",
 				i, o.Side, x.N, x.Width, n, o.Width, n, names[o.Side])
 		}
@@ -118,13 +120,16 @@ func (c *ProgramCall[T]) run(p Program, g *Graph) (*expr.Run[T], error) {
 	run := &expr.Run[T]{Program: p.Program, Rel: rel, Pool: pool, Seeds: c.Seeds, Keys: c.Keys, KeyBase: c.KeyBase,
 		Winner: c.Winner, Out: c.Out.Data}
 	for i, o := range p.Operands {
-		x := c.Operands[i].Data
-		if n := expr.RowsOfSide(rel, o.Side); x == nil && n > 0 || c.Operands[i].N != n {
-			x = nil // not given
-		} else if len(x) == 0 {
-			x = []T{}
+		x, n := c.Operands[i], expr.RowsOfSide(rel, o.Side)
+		if o.Storage == expr.Native && x.Half != nil || o.Storage != expr.Native && x.Data != nil {
+			return nil, Invalid("operand %d is not stored as the program has it: %s", i, cmp.Or(o.Storage.String(), "native"))
 		}
-		run.Operands = append(run.Operands, x)
+		if x.N != n || n > 0 && x.Data == nil && x.Half == nil {
+			x.Data = nil // not given
+		} else if len(x.Data) == 0 {
+			x.Data = []T{}
+		}
+		run.Operands, run.Stored = append(run.Operands, x.Data), append(run.Stored, view.Bytes(x.Half))
 	}
 	for s := range p.Softmaxes() {
 		run.Most, run.Inv = append(run.Most, c.State[2*s].Data), append(run.Inv, c.State[2*s+1].Data)
@@ -187,6 +192,9 @@ func sumName(p Program, sum expr.PlainSum) string {
 	if p.Reduce == expr.Mean {
 		reduce = "mean"
 	}
+	if storage := p.Operands[sum.Rows].Storage; storage != expr.Native {
+		message += " in " + storage.String()
+	}
 	return message + " " + reduce
 }
 
@@ -217,8 +225,11 @@ func ProgramBackward[T Float](g *Graph, p Program, c ProgramCall[T], agreed uint
 // this rank wants of it.
 func setGradients[T Float](p Program, x *expr.Run[T], plan *expr.GradientPlan, gradOut Rows[T],
 	grads []*Rows[T]) error {
-	if rows := p.Rows(x.Rel); len(gradOut.Data) != rows*p.Width() {
-		return Invalid("grad_out has %d elements, and must be [%d, %d]", len(gradOut.Data), rows, p.Width())
+	if rows, n := p.Rows(x.Rel), len(gradOut.Data)+len(gradOut.Half); n != rows*p.Width() {
+		return Invalid("grad_out has %d elements, and must be [%d, %d]", n, rows, p.Width())
+	}
+	if sum, plain := p.PlainSum(); len(gradOut.Half) > 0 && (!plain || plan.Operands&^(1<<sum.Rows) != 0) {
+		return Invalid("grad_out is bfloat16, which gradients of summed rows alone are computed from")
 	}
 	if plan.Result && len(x.Out) != len(gradOut.Data) {
 		return Invalid("backward of this program needs out, the result of forward")
@@ -226,7 +237,7 @@ func setGradients[T Float](p Program, x *expr.Run[T], plan *expr.GradientPlan, g
 	if len(grads) != len(p.Operands) {
 		return Invalid("%d gradients were given for %d operands", len(grads), len(p.Operands))
 	}
-	x.Grad, x.Grads = gradOut.Data, make([][]T, len(grads))
+	x.Grad, x.HalfGrad, x.Grads = gradOut.Data, gradOut.Half, make([][]T, len(grads))
 	for i, o := range p.Operands {
 		if plan.Saves>>i&1 != 0 && x.Operands[i] == nil && o.Width > 0 {
 			return Invalid("backward of this program needs operand %d (side %s)", i, o.Side)

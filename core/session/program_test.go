@@ -110,7 +110,7 @@ func runCaseOf[T Float](s *Session, dg *Graph, at []int, c *programCase, all *pr
 		return out
 	}
 	pick := func(x []float64, rows []int, width int) Rows[T] {
-		out := Rows[T]{make([]T, len(rows)*width), len(rows), width}
+		out := Rows[T]{Data: make([]T, len(rows)*width), N: len(rows), Width: width}
 		for n, row := range rows {
 			for k := range width {
 				out.Data[n*width+k] = T(x[row*width+k])
@@ -123,19 +123,19 @@ func runCaseOf[T Float](s *Session, dg *Graph, at []int, c *programCase, all *pr
 	for i, o := range p.Operands {
 		x := pick(c.tensors[i], mine(o.Side), exprtest.Width(o.Shape))
 		call.Operands = append(call.Operands, x)
-		grads = append(grads, &Rows[T]{make([]T, len(x.Data)), x.N, x.Width})
+		grads = append(grads, &Rows[T]{Data: make([]T, len(x.Data)), N: x.N, Width: x.Width})
 	}
 	n := len(mine("v"))
 	for _, width := range program.Softmaxes() {
 		for range 2 {
-			call.State = append(call.State, Rows[T]{make([]T, n*width), n, width})
+			call.State = append(call.State, Rows[T]{Data: make([]T, n*width), N: n, Width: width})
 		}
 	}
 	own := mine("v")
 	if p.Reduce == "none" {
 		own = at
 	}
-	call.Out = Rows[T]{make([]T, len(own)*w), len(own), w}
+	call.Out = Rows[T]{Data: make([]T, len(own)*w), N: len(own), Width: w}
 	if program.KeepsWinner() {
 		call.Winner = make([]int32, len(own)*w)
 	}
