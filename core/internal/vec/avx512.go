@@ -15,9 +15,8 @@ func avx512() *table {
 		f32:       withElementsF32x16(opsF32x16()),
 		f64:       withElementsF64x8(opsF64x8()),
 	}
-	t.f32.HalfSum, t.f32.HalfSums, t.f32.HalfRows = halfSumF32, halfSumsF32, halfRowsF32 // of 256 bits
-	t.f64.HalfSum, t.f64.HalfSums = halfSumScalar[float64], halfSumsScalar[float64]
-	t.f64.HalfRows = halfRowsScalar[float64]
+	t.f32.withHalves(opsF32()) // of 256 bits
+	t.f64.withHalves(scalarOps[float64]())
 	return t
 }
 

@@ -69,3 +69,17 @@ func halfRowsF32(z []float32, x []BFloat16, stride int, base int32, index []int3
 	}
 	clearUpper()
 }
+
+//go:nocheckptr
+func narrowF32(z []BFloat16, x []float32) {
+	x = x[:len(z)]
+	j := 0
+	for ; j+lanesF32 <= len(z); j += lanesF32 {
+		v := *(*f32s)(unsafe.Pointer(&x[j]))
+		b := v.ToBits()
+		b = b.Add(b.ShiftAllRight(16).And(fillU32(1))).Add(fillU32(0x7fff)).ShiftAllRight(16)
+		storeBF16(unsafe.Pointer(&z[j]), fillU32(0x7fc0).IfElse(v.NotEqual(v), b))
+	}
+	clearUpper()
+	narrowScalar(z[j:], x[j:])
+}

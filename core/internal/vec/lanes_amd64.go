@@ -40,6 +40,12 @@ func wideBF16(p unsafe.Pointer) f32s {
 
 func widenBF16(v archsimd.Uint16x8) f32s { return v.ExtendToUint32().ShiftAllLeft(16).BitsToFloat32() }
 
+// storeBF16 stores the lower halves of lanes, whose upper ones are 0.
+func storeBF16(p unsafe.Pointer, v u32s) {
+	low, high := v.BitsToInt32().GetLo(), v.BitsToInt32().GetHi()
+	low.SaturateToUint16Concat(high).StoreArray((*[lanesF32]uint16)(p))
+}
+
 // edgeF32 has the n elements at p in its first lanes: a register that ends where they do, moved down.
 func edgeF32(p unsafe.Pointer, n int) u32s {
 	back := lanesF32 - n

@@ -39,6 +39,12 @@ func wideBF16(p unsafe.Pointer) f32s {
 	return four.ExtendLo4ToUint32().ShiftAllLeft(16).BitsToFloat32()
 }
 
+// storeBF16 stores the lower halves of lanes.
+func storeBF16(p unsafe.Pointer, v u32s) {
+	halves := v.ReshapeToUint16s()
+	*(*uint64)(p) = halves.ConcatEven(halves).ReshapeToUint64s().GetElem(0)
+}
+
 // edgeF32 has the n elements at p in its first lanes.
 func edgeF32(p unsafe.Pointer, n int) u32s {
 	var words [lanesF32]uint32

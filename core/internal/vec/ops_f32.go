@@ -9,6 +9,7 @@ func opsF32() Ops[float32] {
 		HalfSum:        halfSumF32,
 		HalfSums:       halfSumsF32,
 		HalfRows:       halfRowsF32,
+		Narrow:         narrowF32,
 		GatherSumHeads: gatherSumHeadsF32,
 		GatherDot:      gatherDotF32,
 		GatherDotHeads: gatherDotHeadsF32,

@@ -11,6 +11,7 @@ func opsF64() Ops[float64] {
 		HalfSum:        halfSumScalar[float64],
 		HalfSums:       halfSumsScalar[float64],
 		HalfRows:       halfRowsScalar[float64],
+		Narrow:         narrowScalar[float64],
 		GatherSumHeads: gatherSumHeadsF64,
 		GatherDot:      gatherDotF64,
 		GatherDotHeads: gatherDotHeadsF64,

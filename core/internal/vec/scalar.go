@@ -28,6 +28,7 @@ func scalarOps[T Float]() Ops[T] {
 		HalfSum:        halfSumScalar[T],
 		HalfSums:       halfSumsScalar[T],
 		HalfRows:       halfRowsScalar[T],
+		Narrow:         narrowScalar[T],
 		GatherSumHeads: gatherSumHeadsScalar[T],
 		GatherDotHeads: gatherDotHeadsScalar[T],
 		DotSums:        dotSumsScalar[T],

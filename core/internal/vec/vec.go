@@ -61,6 +61,8 @@ type Ops[T Float] struct {
 	HalfSums func(g *Gather[T], runs []Run)
 	// HalfRows is Rows of numbers that x has in bfloat16.
 	HalfRows func(z []T, x []BFloat16, stride int, base int32, index []int32, w int)
+	// Narrow: z[j] = x[j] to the nearest that bfloat16 has, of two as near the even one; NaN is 0x7fc0
+	Narrow func(z []BFloat16, x []T)
 	// GatherSumHeads: GatherSum with a coefficient for each of heads runs of d columns,
 	// c [n, heads]: y[h*d+j] += c[k*heads+h] * x[col[k]-base, h*d+j]. d must be a
 	// multiple of HeadLanes. The bits are those of GatherSum of each head.
