@@ -3,6 +3,7 @@ package kernel
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"sar/core/internal/vec"
@@ -44,10 +45,26 @@ func testHalf[T Float](t *testing.T) {
 				// all computes everything that reads source rows, which begin with column begin for windows.
 				all := func(begin int, source Product[T]) map[string][]T {
 					source.A, source.Width, source.W, source.Heads, source.Scale = m.CSR, width, form.w, heads, form.scale
-					out := map[string][]T{"SpMM": make([]T, n*width), "Window": make([]T, n*width),
+					out := map[string][]T{"SpMM": make([]T, n*width), "Post": make([]T, n*width), "Widen": make([]T, n*width),
+						"Window":     make([]T, n*width),
 						"Accumulate": append([]T{}, before...), "Scatter": append([]T{}, before...),
 						"SDDMM": make([]T, len(m.Col)*heads), "SDDMMWindow": make([]T, len(m.Col)*heads)}
 					SpMM(p, out["SpMM"], source)
+					rounded, want := make([]vec.BFloat16, n*width), make([]vec.BFloat16, n*width)
+					source.Post = g[:n]
+					SpMMHalf(p, rounded, source)
+					SpMM(p, out["Post"], source)
+					source.Post = nil
+					Narrow(p, want, out["Post"])
+					if !slices.Equal(rounded, want) {
+						t.Fatalf("%s: SpMMHalf is not SpMM, rounded", form.name)
+					}
+					Widen(p, out["Widen"], rounded)
+					for i, v := range rounded {
+						if w := T(math.Float32frombits(uint32(v) << 16)); out["Widen"][i] != w {
+							t.Fatalf("%v is widened to %v", w, out["Widen"][i])
+						}
+					}
 					SDDMM(p, out["SDDMM"], g, source)
 					a := SpMMAccumulate(p, out["Accumulate"], source, filled, 3, n)
 					for i := range a.Parts {

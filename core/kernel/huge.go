@@ -118,7 +118,7 @@ const hugeBytes, hugeLeast = 2 << 20, 4 << 20
 // edges a row). Only huge pages that lie inside y are asked for,
 // so no memory is used that y does not fill. It is advice: a refusal changes
 // nothing, so its error is of no interest.
-func adviseHuge[T Float](y []T) {
+func adviseHuge[T any](y []T) {
 	b := view.Bytes(y)
 	if len(b) < hugeLeast {
 		return

@@ -87,6 +87,7 @@ type sums[T Float] struct {
 	ends   []ended        // those of them whose sums are complete then, where post is set
 	coef   []T            // [heads, coefBlock], gathered coefficients
 	g      *vec.Gather[T] // one per task
+	block  []T            // sums of some rows, where they are rounded
 	direct bool           // w is the coefficients as it stands
 }
 
