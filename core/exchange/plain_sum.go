@@ -143,8 +143,23 @@ func (a *plainSum[T]) whole(csr kernel.CSR, out []T) error {
 		return err
 	}
 	defer scale.Free()
-	kernel.SpMM(a.Pool, out, a.product(csr, a.u, nil, scale.Data))
+	a.all(out, a.product(csr, a.u, nil, scale.Data))
 	return nil
+}
+
+// RoundsSums tells whether a run rounds its results itself where HalfOut is given.
+func RoundsSums[T kernel.Float](x *expr.Run[T]) bool {
+	_, plain := x.Program.PlainSum()
+	return plain && x.Rel.Parts == 1
+}
+
+// all computes a whole product, for which no peer is needed.
+func (a *plainSum[T]) all(y []T, m kernel.Product[T]) {
+	if a.HalfOut != nil {
+		kernel.SpMMHalf(a.Pool, a.HalfOut, m)
+		return
+	}
+	kernel.SpMM(a.Pool, y, m)
 }
 
 // product is that of a matrix with rows x, of which scale are coefficients (nil: 1); post are those
@@ -188,7 +203,7 @@ func (a *plainSum[T]) backwardU(op *comm.Op, gradOut source[T], gradU []T) error
 			return nil
 		},
 	}
-	if gradU != nil {
+	if gradU != nil || a.HalfOut != nil {
 		o, err := a.newOwnProduct(gradU, a.product(own, gradOut, scale.Data, nil), m.Recv)
 		if err != nil {
 			return err

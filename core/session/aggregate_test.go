@@ -20,8 +20,8 @@ func toT[T kernel.Float](x []float64) []T {
 	return y
 }
 
-// halves cuts numbers to what bfloat16 stores of them, in place, and returns that.
-func halves(x []float64) []uint16 {
+// cut cuts numbers to what bfloat16 stores of them, in place, and returns that.
+func cut(x []float64) []uint16 {
 	out := make([]uint16, len(x))
 	for i, v := range x {
 		out[i] = uint16(math.Float32bits(float32(v)) >> 16)
@@ -40,7 +40,7 @@ func round[T kernel.Float](x []float64) []float64 {
 type aggregateCase struct {
 	width, heads int // heads 0: copy_u
 	mean         bool
-	half         bool // rows and gradients of the result in bfloat16
+	half         bool // everything in bfloat16 but weights
 }
 
 // program is the sum as a program.
@@ -67,14 +67,27 @@ func (c aggregateCase) program() Program {
 	return program
 }
 
+// rowsCloseTo allows what was rounded one unit in the last place.
+func rowsCloseTo[T kernel.Float](name string, got Rows[T], want []float64, tol float64) error {
+	if got.Half == nil {
+		return closeTo(name, got.Data, want, tol)
+	}
+	for i, v := range got.Half {
+		if w := float64(math.Float32frombits(uint32(v) << 16)); !(math.Abs(w-want[i]) <= 0x1p-8*math.Abs(want[i])+tol) {
+			return fmt.Errorf("%s[%d] = %v in bfloat16, want %v", name, i, w, want[i])
+		}
+	}
+	return nil
+}
+
 // runCase compares one aggregation on one worker with the serial one.
 func runCase[T kernel.Float](s *Session, g *whole, c aggregateCase, seed uint64, tol float64) error {
 	rng := rand.New(rand.NewPCG(seed, 7)) // the same numbers on every rank
 	u := round[T](random[float64](rng, g.n*c.width))
 	gradOut := round[T](random[float64](rng, g.n*c.width))
-	var halfU, halfGrad []uint16
+	var halfU, halfGradOut []uint16
 	if c.half {
-		halfU, halfGrad = halves(u), halves(gradOut)
+		halfU, halfGradOut = cut(u), cut(gradOut)
 	}
 	var w []float64
 	if c.heads > 0 {
@@ -96,14 +109,12 @@ func runCase[T kernel.Float](s *Session, g *whole, c aggregateCase, seed uint64,
 	rows := func(x []T) Rows[T] { return Rows[T]{Data: x, N: n, Width: c.width} }
 	program := c.program()
 	call := ProgramCall[T]{Operands: []Rows[T]{rows(toT[T](own(u)))}, Out: rows(make([]T, n*c.width))}
-	gradOfOut := rows(toT[T](own(gradOut)))
+	gradOfOut, gradU := rows(toT[T](own(gradOut))), rows(make([]T, n*c.width))
 	if c.half {
-		call.Operands[0].Data, call.Operands[0].Half = nil, halfU[lo*c.width:hi*c.width]
-		if c.heads == 0 { // gradients of weights are computed from floats
-			gradOfOut.Data, gradOfOut.Half = nil, halfGrad[lo*c.width:hi*c.width]
-		}
+		half := func(x []uint16) Rows[T] { return Rows[T]{Half: x, N: n, Width: c.width} }
+		call.Operands[0], gradOfOut = half(halfU[lo*c.width:hi*c.width]), half(halfGradOut[lo*c.width:hi*c.width])
+		call.Out, gradU = half(make([]uint16, n*c.width)), half(make([]uint16, n*c.width))
 	}
-	gradU := rows(make([]T, n*c.width))
 	grads, need := []*Rows[T]{&gradU}, uint32(1)
 	var myW []float64
 	if c.heads > 0 {
@@ -115,6 +126,9 @@ func runCase[T kernel.Float](s *Session, g *whole, c aggregateCase, seed uint64,
 		need = 3
 		call.Operands = append(call.Operands, Rows[T]{Data: toT[T](mine), N: len(at), Width: c.heads})
 		grads = append(grads, &Rows[T]{Data: make([]T, len(mine)), N: len(at), Width: c.heads})
+		if c.half {
+			grads[1] = &Rows[T]{Half: make([]uint16, len(mine)), N: len(at), Width: c.heads}
+		}
 	}
 	for i := range call.Out.Data {
 		call.Out.Data[i] = T(math.NaN()) // whatever was there must not matter
@@ -131,18 +145,18 @@ func runCase[T kernel.Float](s *Session, g *whole, c aggregateCase, seed uint64,
 	if agreed != need|other {
 		return fmt.Errorf("agreed on %b, want %b", agreed, need|other)
 	}
-	if err := closeTo("out", call.Out.Data, own(wantOut), tol); err != nil {
+	if err := rowsCloseTo("out", call.Out, own(wantOut), tol); err != nil {
 		return err
 	}
 	call.Out = Rows[T]{}
 	if err := ProgramBackward(dg, program, call, agreed, gradOfOut, grads); err != nil {
 		return err
 	}
-	if err := closeTo("grad_u", gradU.Data, own(wantU), tol); err != nil {
+	if err := rowsCloseTo("grad_u", gradU, own(wantU), tol); err != nil {
 		return err
 	}
 	if c.heads > 0 {
-		if err := closeTo("grad_e", grads[1].Data, myW, tol); err != nil {
+		if err := rowsCloseTo("grad_e", *grads[1], myW, tol); err != nil {
 			return err
 		}
 	}
