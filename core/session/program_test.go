@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -28,6 +29,7 @@ type programCase struct {
 	p       *exprtest.Program
 	tensors [][]float64
 	gradOut []float64
+	half    bool // everything in bfloat16 that may be
 }
 
 func drawCase(rng *rand.Rand, g *whole) *programCase {
@@ -92,7 +94,11 @@ func runPrograms[T Float](t *testing.T, parts int, cfg Config, cases []*programC
 // runCaseOf runs a program forward and backward on one worker, whose edges are at.
 func runCaseOf[T Float](s *Session, dg *Graph, at []int, c *programCase, all *programRun[T], mu *sync.Mutex) error {
 	p, w := c.p, c.p.Width()
-	program, err := NewProgram(c.String())
+	text := c.String()
+	if c.half {
+		text = strings.ReplaceAll(text, `"side":`, `"storage":"bfloat16","side":`)
+	}
+	program, err := NewProgram(text)
 	if err != nil {
 		return err
 	}
@@ -116,14 +122,35 @@ func runCaseOf[T Float](s *Session, dg *Graph, at []int, c *programCase, all *pr
 				out.Data[n*width+k] = T(x[row*width+k])
 			}
 		}
+		if c.half {
+			out.Half = make([]uint16, len(out.Data))
+			kernel.Narrow(pool, out.Half, out.Data)
+			out.Data = nil
+		}
 		return out
+	}
+	// blank is a tensor to be filled.
+	blank := func(n, width int) Rows[T] {
+		if c.half {
+			return Rows[T]{Half: make([]uint16, n*width), N: n, Width: width}
+		}
+		return Rows[T]{Data: make([]T, n*width), N: n, Width: width}
+	}
+	// filled is what it was filled with.
+	filled := func(x Rows[T]) []T {
+		if x.Half != nil {
+			x.Data = make([]T, len(x.Half))
+			kernel.Widen(pool, x.Data, x.Half)
+		}
+		return x.Data
 	}
 	call := ProgramCall[T]{Seeds: make([]uint64, program.Seeds)}
 	var grads []*Rows[T]
 	for i, o := range p.Operands {
 		x := pick(c.tensors[i], mine(o.Side), exprtest.Width(o.Shape))
 		call.Operands = append(call.Operands, x)
-		grads = append(grads, &Rows[T]{Data: make([]T, len(x.Data)), N: x.N, Width: x.Width})
+		grad := blank(x.N, x.Width)
+		grads = append(grads, &grad)
 	}
 	n := len(mine("v"))
 	for _, width := range program.Softmaxes() {
@@ -135,7 +162,7 @@ func runCaseOf[T Float](s *Session, dg *Graph, at []int, c *programCase, all *pr
 	if p.Reduce == "none" {
 		own = at
 	}
-	call.Out = Rows[T]{Data: make([]T, len(own)*w), N: len(own), Width: w}
+	call.Out = blank(len(own), w)
 	if program.KeepsWinner() {
 		call.Winner = make([]int32, len(own)*w)
 	}
@@ -156,14 +183,15 @@ func runCaseOf[T Float](s *Session, dg *Graph, at []int, c *programCase, all *pr
 	}
 	mu.Lock()
 	defer mu.Unlock()
+	out := filled(call.Out)
 	for n, row := range own {
-		copy(all.out[row*w:], call.Out.Data[n*w:(n+1)*w])
+		copy(all.out[row*w:], out[n*w:(n+1)*w])
 	}
 	for i, o := range p.Operands {
-		width := exprtest.Width(o.Shape)
+		width, grad := exprtest.Width(o.Shape), filled(*grads[i])
 		for n, row := range mine(o.Side) {
 			for k := range width {
-				if v := grads[i].Data[n*width+k]; o.Side == "p" {
+				if v := grad[n*width+k]; o.Side == "p" {
 					all.grads[i][k] += v
 				} else {
 					all.grads[i][row*width+k] = v
@@ -226,6 +254,51 @@ func TestProgramsAgainstOracle(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Programs on bfloat16 give what they give on the same numbers as floats, rounded.
+func TestProgramsInBFloat16(t *testing.T) {
+	for _, parts := range worlds(3, 1) {
+		rng := rand.New(rand.NewPCG(uint64(parts), 17))
+		graphs := []whole{randomGraph(rng, 40, 250, parts), randomGraph(rng, 1, 3, parts)}
+		var native, half []*programCase
+		for n := range 40 {
+			c := drawCase(rng, &graphs[n%8/7])
+			cut(c.gradOut)
+			for _, x := range c.tensors {
+				cut(x)
+			}
+			stored := *c
+			stored.half = true
+			native, half = append(native, c), append(half, &stored)
+		}
+		want := runPrograms[float32](t, parts, Config{Window: 1 << 20}, native)
+		for n, got := range runPrograms[float32](t, parts, Config{Window: 1 << 20}, half) {
+			c := half[n]
+			rounded(t, c.String()+": out", got.out, want[n].out, 1e-5)
+			for i := range got.grads {
+				if !c.extreme() {
+					// That of a softmax is a difference, computed of the rounded result.
+					rounded(t, fmt.Sprintf("%s: gradient %d", c, i), got.grads[i], want[n].grads[i], 0x1p-6)
+				}
+			}
+		}
+	}
+}
+
+// rounded allows a unit in the last place of bfloat16, and tol of the largest element or of 1.
+func rounded(t *testing.T, what string, a, b []float32, tol float64) {
+	t.Helper()
+	largest := 1.0
+	for _, v := range b {
+		largest = max(largest, math.Abs(float64(v)))
+	}
+	for i := range a {
+		v, w := float64(a[i]), float64(b[i])
+		if d := math.Abs(v - w); !(d <= 0x1p-8*math.Abs(w)+tol*largest) && !(math.IsNaN(v) && math.IsNaN(w)) {
+			t.Fatalf("%s: element %d is %v in bfloat16, and %v", what, i, v, w)
+		}
 	}
 }
 
