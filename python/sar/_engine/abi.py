@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes as ct
 import json
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence
 
 from sar.config import Config
@@ -235,29 +235,10 @@ def aggregate_backward(
 ) -> None:
     """:param of: the forward operation; without it this is the forward of a sum over out-edges"""
     schedule.begin("a sum over out-edges", of)
-    nothing, weighted = _nothing(grad_out.dtype), spec.message == "u_mul_e"
-    given, grads = ([u, e], [grad_u, grad_e]) if weighted else ([u], [grad_u])
+    given, grads = ([u, e], [grad_u, grad_e]) if spec.message == "u_mul_e" else ([u], [grad_u])
     need = sum(1 << i for i, grad in enumerate(grads) if grad is not None)
     call = programs.program_call(spec.relation, need, agreed, (), None, 0)
-    programs.program_backward(
-        graph,
-        _sum(spec, grad_out, e),
-        call,
-        [nothing if t is None else t for t in given],
-        (),
-        nothing,
-        grad_out,
-        [nothing if t is None else t for t in grads],
-        None,
-    )
-
-
-@cache
-def _nothing(dtype: Any) -> Any:
-    """A tensor that is not needed, as C gets it."""
-    import torch
-
-    return library.tensor(torch.empty(0, dtype=dtype))
+    programs.program_backward(graph, _sum(spec, grad_out, e), call, given, (), None, grad_out, grads, None)
 
 
 @lru_cache(256)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ctypes as ct
+from functools import cache
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
-from . import library, schedule
+from . import library, schedule, storage
 from .native import Native
 from .signatures import DLTensor, SizedStruct
 
@@ -88,10 +89,14 @@ def program_forward(
     graph: int, program: int, call: ProgramCall, operands: Sequence[Tensor], state: Sequence[Tensor], out: Tensor
 ) -> Tuple[int, int]:
     """Fills ``state`` and ``out``; returns the operands that any rank wants a gradient of, and what backward reads.
-    :func:`begin` comes before."""
+    :func:`begin` comes before. Operands and ``out`` may be bfloat16: see :mod:`.storage`."""
     agreed, saves = ct.c_uint32(), ct.c_uint32()
-    arguments = graph, program, call, operands, len(operands), state, len(state), out
+    dtype = storage.computed_in(out.dtype)
+    found = out if out.dtype == dtype else out.new_empty(out.shape, dtype=dtype)
+    read = storage.widened(operands, dtype)
+    arguments = graph, program, call, read, len(operands), state, len(state), found
     library.call("sar_program_forward", *arguments, ct.byref(agreed), ct.byref(saves))
+    storage.rounded(found, out)
     return agreed.value, saves.value
 
 
@@ -99,15 +104,35 @@ def program_backward(
     graph: int,
     program: int,
     call: ProgramCall,
-    operands: Sequence[Tensor],
+    operands: Sequence[Optional[Tensor]],
     state: Sequence[Tensor],
-    out: Tensor,
+    out: Optional[Tensor],
     grad_out: Tensor,
-    grads: Sequence[Tensor],
+    grads: Sequence[Optional[Tensor]],
     of: Optional[schedule.Operation],
 ) -> None:
-    """:param of: what :func:`begin` returned"""
+    """Fills ``grads``. What is not needed is None.
+
+    :param of: what :func:`begin` returned
+    """
     if of is not None:
         schedule.begin("an edge expression", of)
+    dtype = storage.computed_in(grad_out.dtype, *(g.dtype for g in grads if g is not None))
+    nothing = _nothing(dtype)
+    found = [g if g is None or g.dtype == dtype else g.new_empty(g.shape, dtype=dtype) for g in grads]
+    *read, out, grad_out = storage.widened([*operands, out, grad_out], dtype)  # type: ignore[assignment]
+    given = [nothing if t is None else t for t in (*read, out, *found)]
+    operands, out, targets = given[: len(read)], given[len(read)], given[len(read) + 1 :]
     arguments = graph, program, call, operands, len(operands), state, len(state), out
-    library.call("sar_program_backward", *arguments, grad_out, grads, len(grads))
+    library.call("sar_program_backward", *arguments, grad_out, targets, len(targets))
+    for gradient, into in zip(found, grads):
+        if gradient is not None and into is not None:
+            storage.rounded(gradient, into)
+
+
+@cache
+def _nothing(dtype: Any) -> Any:
+    """A tensor that is not needed, as C gets it."""
+    import torch
+
+    return library.tensor(torch.empty(0, dtype=dtype))
