@@ -894,7 +894,8 @@ typedef struct {
 /* Runs a program. Collective, on SAR_COMM_TRAIN, where there are operands of side u.
  *  - operands: float or as they are stored, one for each of the program: u [num_src, ..],
  *    v [num_dst, ..], e [num_edges, ..] in ascending edge id, p [1, ..].
- *  - out: [num_dst, ..], without a reducer [num_edges, ..]. Rows without edges give 0. With max and
+ *  - out: float, or bfloat16, to which what was computed in float32 is rounded once: [num_dst, ..],
+ *    without a reducer [num_edges, ..]. Rows without edges give 0. With max and
  *    min, so do infinite results, and NaN never wins; with max_shared and min_shared NaN wins, and
  *    infinite results stay.
  *  - state is filled for backward. For each softmax what its arguments are relative to, and the
@@ -912,10 +913,9 @@ sar_status sar_program_forward(sar_handle graph, sar_handle program, const sar_p
                                int32_t num_state, DLTensor *out, uint32_t *agreed,
                                uint32_t *saves);
 
-/* grads: for each operand in need_grad its gradient, of its shape, float also where the operand is
- * stored otherwise. Tensors that are not needed have no elements. The same seeds and keys as
- * forward. grad_out may be bfloat16 where the program is a sum or mean of rows of u, or of their
- * products with weights of edges, and agreed has no gradient but that of u. Collective like forward.
+/* grads: for each operand in need_grad its gradient, of its shape. Tensors that are not needed have
+ * no elements. out, grad_out and grads are float or bfloat16, each for itself. The same seeds and
+ * keys as forward. Collective like forward.
  * Errors: as sar_program_forward; SAR_ERR_VALUE where something that saves named is missing. */
 sar_status sar_program_backward(sar_handle graph, sar_handle program, const sar_program_call *what,
                                 const DLTensor *operands, int32_t num_operands, DLTensor *state,

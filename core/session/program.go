@@ -121,7 +121,7 @@ func (c *ProgramCall[T]) run(p Program, g *Graph) (*expr.Run[T], error) {
 		Winner: c.Winner}
 	for i, o := range p.Operands {
 		x, n := c.Operands[i], expr.RowsOfSide(rel, o.Side)
-		if o.Storage == expr.Native && x.Half != nil || o.Storage != expr.Native && x.Data != nil {
+		if o.Storage == expr.Native && len(x.Half) > 0 || o.Storage != expr.Native && len(x.Data) > 0 {
 			return nil, Invalid("operand %d is not stored as the program has it: %s", i, cmp.Or(o.Storage.String(), "native"))
 		}
 		if x.N != n || n > 0 && x.Data == nil && x.Half == nil {
