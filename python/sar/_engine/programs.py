@@ -89,14 +89,11 @@ def program_forward(
     graph: int, program: int, call: ProgramCall, operands: Sequence[Tensor], state: Sequence[Tensor], out: Tensor
 ) -> Tuple[int, int]:
     """Fills ``state`` and ``out``; returns the operands that any rank wants a gradient of, and what backward reads.
-    :func:`begin` comes before. Operands and ``out`` may be bfloat16: see :mod:`.storage`."""
+    :func:`begin` comes before. Operands that the program has so, and ``out``, may be bfloat16."""
     agreed, saves = ct.c_uint32(), ct.c_uint32()
-    dtype = storage.computed_in(out.dtype)
-    found = out if out.dtype == dtype else out.new_empty(out.shape, dtype=dtype)
-    read = storage.widened(operands, dtype)
-    arguments = graph, program, call, read, len(operands), state, len(state), found
+    read = storage.widened(operands, storage.computed_in(out.dtype))
+    arguments = graph, program, call, read, len(operands), state, len(state), out
     library.call("sar_program_forward", *arguments, ct.byref(agreed), ct.byref(saves))
-    storage.rounded(found, out)
     return agreed.value, saves.value
 
 
@@ -111,23 +108,18 @@ def program_backward(
     grads: Sequence[Optional[Tensor]],
     of: Optional[schedule.Operation],
 ) -> None:
-    """Fills ``grads``. What is not needed is None.
+    """Fills ``grads``. What is not needed is None; ``out``, ``grad_out`` and ``grads`` may be bfloat16.
 
     :param of: what :func:`begin` returned
     """
     if of is not None:
         schedule.begin("an edge expression", of)
-    dtype = storage.computed_in(grad_out.dtype, *(g.dtype for g in grads if g is not None))
+    dtype = storage.computed_in(grad_out.dtype)
     nothing = _nothing(dtype)
-    found = [g if g is None or g.dtype == dtype else g.new_empty(g.shape, dtype=dtype) for g in grads]
-    *read, out, grad_out = storage.widened([*operands, out, grad_out], dtype)  # type: ignore[assignment]
-    given = [nothing if t is None else t for t in (*read, out, *found)]
-    operands, out, targets = given[: len(read)], given[len(read)], given[len(read) + 1 :]
-    arguments = graph, program, call, operands, len(operands), state, len(state), out
+    read = [nothing if t is None else t for t in storage.widened([*operands, out], dtype)]
+    targets = [nothing if g is None else g for g in grads]
+    arguments = graph, program, call, read[:-1], len(operands), state, len(state), read[-1]
     library.call("sar_program_backward", *arguments, grad_out, targets, len(targets))
-    for gradient, into in zip(found, grads):
-        if gradient is not None and into is not None:
-            storage.rounded(gradient, into)
 
 
 @cache

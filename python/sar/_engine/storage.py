@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # commands that open partitions do without torch
     import torch
     from torch import Tensor
 
-__all__ = ["computed_in", "rounded", "widened"]
+__all__ = ["computed_in", "name_of", "rounded", "widened"]
 
 
 def computed_in(*dtypes: torch.dtype) -> torch.dtype:
@@ -25,9 +25,16 @@ def computed_in(*dtypes: torch.dtype) -> torch.dtype:
     return torch.float32 if found == torch.bfloat16 else found
 
 
+def name_of(tensor: Tensor) -> str:
+    """How programs call the storage of an operand; empty where it is of the type that is computed in."""
+    import torch
+
+    return "bfloat16" if tensor.dtype == torch.bfloat16 else ""
+
+
 def widened(tensors: Sequence[Optional[Tensor]], dtype: torch.dtype) -> List[Optional[Tensor]]:
-    """Tensors in the type that is computed in; those of another one are copied."""
-    return [None if t is None else t.to(dtype) for t in tensors]
+    """Tensors of the type that is computed in, and those of bfloat16 as they are; others are copied."""
+    return [t if t is None or name_of(t) else t.to(dtype) for t in tensors]
 
 
 def rounded(found: Tensor, into: Tensor) -> None:

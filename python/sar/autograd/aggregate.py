@@ -15,7 +15,7 @@ from typing import Any, Optional, Tuple
 import torch
 from torch import Tensor
 
-from sar._engine import abi, schedule, session as _session
+from sar._engine import abi, schedule, session as _session, storage
 
 from . import memo
 from .double_backward import calling_layer, differentiable_once
@@ -38,7 +38,7 @@ def aggregate(relation: Relation, message: str, reduce: str, u: Tensor, e: Optio
         need |= abi.GRAD_U if u.requires_grad else 0
         need |= abi.GRAD_E if e is not None and e.requires_grad else 0
     agreed = Agreed()
-    spec = abi.AggregateSpec(relation.index, message, reduce)
+    spec = abi.AggregateSpec(relation.index, message, reduce, storage.name_of(u))
     out: Tensor = _Aggregate.apply(anchor(), u, e, relation, spec, need, agreed)
     return out if agreed.bits else out.detach()
 

@@ -105,9 +105,14 @@ def write(expr: Expr, reduce: Optional[str]) -> Written:
         number[id(x)] = known[key]
     if len(leaves) > 16:
         raise ValueError(f"an expression reads {len(leaves)} tensors, and 16 is the most: evaluate a part of it first")
-    operands = [{"side": x.side, "shape": x.shape} for x in leaves]
+    operands = [{"side": x.side, "shape": x.shape, **_stored(x)} for x in leaves]
     result = {"operands": operands, "code": code, "result": number[id(expr)], "reduce": reduce or "none"}
     return Written(json.dumps(result), leaves, seeds)
+
+
+def _stored(leaf: Expr) -> Dict[str, str]:
+    name = "" if leaf.tensor is None else storage.name_of(leaf.tensor)
+    return {"storage": name} if name else {}
 
 
 def _order(expr: Expr) -> List[Expr]:
