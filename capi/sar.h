@@ -852,9 +852,9 @@ sar_status sar_fetch_backward(sar_handle graph, int32_t relation, const DLTensor
  *    "code": [{"op": name, "a": register, "b": register, "alpha": number, "shape": [..]}, ..],
  *    "result": register,
  *    "reduce": "none" | "sum" | "mean" | "max" | "min" | "max_shared" | "min_shared"}
- * There are at most 16 operands, whose shapes are without the first dimension. One with a storage is
- * a tensor of bfloat16, which travels as such; it is computed with as a float. Registers are the
- * operands, then one an instruction.
+ * There are at most 16 operands, whose shapes are without the first dimension. One with a storage
+ * ("": none) is a tensor of bfloat16 and travels as such; what is computed with are floats.
+ * Registers are the operands, then one an instruction.
  *
  * Operations:
  *  - of a and b, which broadcast from the right: add sub mul div dot. dot sums the last dimension

@@ -66,8 +66,8 @@ func (h *halves[T]) bindOut(x *expr.Run[T], out Rows[T]) (err error) {
 }
 
 // bindGradients gives a backward the gradient of the result, the result, and places for gradients of operands.
-func (h *halves[T]) bindGradients(x *expr.Run[T], plan *expr.GradientPlan, out, gradOut Rows[T], grads []*Rows[T]) error {
-	var err error
+func (h *halves[T]) bindGradients(x *expr.Run[T], plan *expr.GradientPlan, out, gradOut Rows[T],
+	grads []*Rows[T]) (err error) {
 	p := x.Program
 	sum, plain := p.PlainSum()
 	if plan.Result {
