@@ -848,12 +848,13 @@ sar_status sar_fetch_backward(sar_handle graph, int32_t relation, const DLTensor
 /* ---- edge expressions -------------------------------------------------- */
 
 /* What a message is made of, as a straight-line program. JSON:
- *   {"operands": [{"side": "u" | "v" | "e" | "p", "shape": [..]}, ..],
+ *   {"operands": [{"side": "u" | "v" | "e" | "p", "shape": [..], "storage": "bfloat16"}, ..],
  *    "code": [{"op": name, "a": register, "b": register, "alpha": number, "shape": [..]}, ..],
  *    "result": register,
  *    "reduce": "none" | "sum" | "mean" | "max" | "min" | "max_shared" | "min_shared"}
- * There are at most 16 operands, whose shapes are without the first dimension. Registers are the
- * operands, then one an instruction.
+ * There are at most 16 operands, whose shapes are without the first dimension. One with a storage
+ * ("": none) is a tensor of bfloat16 and travels as such; what is computed with are floats.
+ * Registers are the operands, then one an instruction.
  *
  * Operations:
  *  - of a and b, which broadcast from the right: add sub mul div dot. dot sums the last dimension
@@ -891,9 +892,10 @@ typedef struct {
 } sar_program_call;
 
 /* Runs a program. Collective, on SAR_COMM_TRAIN, where there are operands of side u.
- *  - operands: float, one for each of the program: u [num_src, ..], v [num_dst, ..],
- *    e [num_edges, ..] in ascending edge id, p [1, ..].
- *  - out: [num_dst, ..], without a reducer [num_edges, ..]. Rows without edges give 0. With max and
+ *  - operands: float or as they are stored, one for each of the program: u [num_src, ..],
+ *    v [num_dst, ..], e [num_edges, ..] in ascending edge id, p [1, ..].
+ *  - out: float, or bfloat16, to which what was computed in float32 is rounded once: [num_dst, ..],
+ *    without a reducer [num_edges, ..]. Rows without edges give 0. With max and
  *    min, so do infinite results, and NaN never wins; with max_shared and min_shared NaN wins, and
  *    infinite results stay.
  *  - state is filled for backward. For each softmax what its arguments are relative to, and the
@@ -912,7 +914,8 @@ sar_status sar_program_forward(sar_handle graph, sar_handle program, const sar_p
                                uint32_t *saves);
 
 /* grads: for each operand in need_grad its gradient, of its shape. Tensors that are not needed have
- * no elements. The same seeds and keys as forward. Collective like forward.
+ * no elements. out, grad_out and grads are float or bfloat16, each for itself. The same seeds and
+ * keys as forward. Collective like forward.
  * Errors: as sar_program_forward; SAR_ERR_VALUE where something that saves named is missing. */
 sar_status sar_program_backward(sar_handle graph, sar_handle program, const sar_program_call *what,
                                 const DLTensor *operands, int32_t num_operands, DLTensor *state,

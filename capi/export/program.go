@@ -57,10 +57,10 @@ func ofRun[T session.Float](r programCall, like, result tensor) session.ProgramC
 	out := session.ProgramCall[T]{
 		Relation: int(r.what.relation), Keys: r.keys, KeyBase: int64(r.what.key_base),
 		Seeds: unsafe.Slice((*uint64)(unsafe.Pointer(r.what.seeds)), int(r.what.num_seeds)),
-		Out:   matrix[T](result.like(like)),
+		Out:   stored[T](result, like),
 	}
 	for _, t := range r.operands {
-		out.Operands = append(out.Operands, matrix[T](t.like(like)))
+		out.Operands = append(out.Operands, stored[T](t, like))
 	}
 	for _, t := range r.state {
 		if t.dtype == session.DTypeFor[int32]() {
@@ -82,14 +82,24 @@ func sar_program_forward(
 		give("agreed", agreed, 0)
 		give("saves", saves, 0)
 		o := view("out", out)
-		a, s, err := byFloat(o, programForward[float32], programForward[float64])(r, o)
+		like := computedIn(o)
+		a, s, err := byFloat(like, programForward[float32], programForward[float64])(r, o, like)
 		*agreed, *saves = C.uint32_t(a), C.uint32_t(s)
 		need(err)
 	})
 }
 
-func programForward[T session.Float](r programCall, out tensor) (agreed, saves uint32, err error) {
-	return session.ProgramForward(r.graph, r.program, ofRun[T](r, out, out), uint32(r.what.need_grad))
+// programForward and programBackward compute in the type of like.
+func programForward[T session.Float](r programCall, out, like tensor) (agreed, saves uint32, err error) {
+	return session.ProgramForward(r.graph, r.program, ofRun[T](r, like, out), uint32(r.what.need_grad))
+}
+
+// computedIn is a tensor of the type that is computed in where the result is t, or its gradient.
+func computedIn(t tensor) tensor {
+	if t.dtype == session.BFloat16 {
+		t.dtype = session.DTypeFor[float32]()
+	}
+	return t
 }
 
 //export sar_program_backward
@@ -100,18 +110,28 @@ func sar_program_backward(
 	return guard("sar_program_backward", func(c *call) {
 		r := c.program(graph, program, what, views("operands", operands, n), views("state", state, states))
 		o, g, targets := view("out", out), view("grad_out", gradOut), views("grads", grads, numGrads)
-		need(byFloat(g, programBackward[float32], programBackward[float64])(r, o, g, targets))
+		like := computedIn(g)
+		need(byFloat(like, programBackward[float32], programBackward[float64])(r, o, g, like, targets))
 	})
 }
 
-func programBackward[T session.Float](r programCall, out, gradOut tensor, grads []tensor) error {
+func programBackward[T session.Float](r programCall, out, gradOut, like tensor, grads []tensor) error {
 	targets := make([]*session.Rows[T], len(grads))
 	for i, t := range grads {
 		if r.what.need_grad>>i&1 != 0 {
-			rows := matrix[T](t.like(gradOut))
+			rows := stored[T](t, like)
 			targets[i] = &rows
 		}
 	}
 	return session.ProgramBackward(
-		r.graph, r.program, ofRun[T](r, gradOut, out), uint32(r.what.agreed), matrix[T](gradOut), targets)
+		r.graph, r.program, ofRun[T](r, like, out), uint32(r.what.agreed), stored[T](gradOut, like), targets)
+}
+
+// stored is a tensor that is of the type of like, or bfloat16.
+func stored[T session.Float](t, like tensor) session.Rows[T] {
+	if t.dtype == session.BFloat16 {
+		n, w := t.rows()
+		return session.Rows[T]{Half: unsafe.Slice((*uint16)(t.data), t.n), N: n, Width: w}
+	}
+	return matrix[T](t.like(like))
 }

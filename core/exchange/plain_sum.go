@@ -23,7 +23,9 @@ type plainSum[T kernel.Float] struct {
 	width, heads int
 	mean         bool
 	rows         int // the operand that is u
-	weights      int // the one that is w; -1: none
+	u            source[T]
+	half         bool // rows of u are bfloat16
+	weights      int  // the one that is w; -1: none
 	w            []T
 }
 
@@ -39,31 +41,53 @@ func plainSumOf[T expr.Float](x *expr.Run[T]) *plainSum[T] {
 	if sum.Weights >= 0 {
 		a.w = x.Operands[sum.Weights]
 	}
+	if a.half = p.Operands[a.rows].Storage == expr.BFloat16; a.half {
+		a.u.half = view.Numbers[kernel.BFloat16](x.Stored[a.rows])
+	} else {
+		a.u.x = x.Operands[a.rows]
+	}
 	return a
 }
+
+// source is rows that a product reads: numbers of T, or bfloat16.
+type source[T kernel.Float] struct {
+	x    []T
+	half []kernel.BFloat16
+}
+
+// received is boundary rows of u in a frame.
+func (a *plainSum[T]) received(frame []byte) source[T] {
+	if a.half {
+		return source[T]{half: view.Numbers[kernel.BFloat16](frame)}
+	}
+	return source[T]{x: view.Numbers[T](frame)}
+}
+
+// gradOut is the gradient of the result.
+func (a *plainSum[T]) gradOut() source[T] { return source[T]{a.Grad, a.HalfGrad} }
 
 // backward computes the gradients of a plan, one after the other.
 func (a *plainSum[T]) backward(plan *expr.GradientPlan, start Start) error {
 	if plan.Operands>>a.rows&1 != 0 {
-		back := func(op *comm.Op) error { return a.backwardU(op, a.Grad, a.Grads[a.rows]) }
-		if err := start(comm.KindAggregate, comm.Backward, sourceRows, 1<<a.rows, a.rowBytes(), back); err != nil {
+		back := func(op *comm.Op) error { return a.backwardU(op, a.gradOut(), a.Grads[a.rows]) }
+		if err := start(comm.KindAggregate, comm.Backward, sourceRows, 1<<a.rows, a.sumBytes(), back); err != nil {
 			return err
 		}
 	}
 	if a.weights < 0 || plan.Operands>>a.weights&1 == 0 {
 		return nil
 	}
-	back := func(op *comm.Op) error { return a.backwardE(op, a.Operands[a.rows], a.Grad, a.Grads[a.weights]) }
+	back := func(op *comm.Op) error { return a.backwardE(op, a.Grad, a.Grads[a.weights]) }
 	return start(comm.KindSDDMM, comm.Backward, "rows for gradients of edges", 1<<a.weights, a.rowBytes(), back)
 }
 
 // forward computes out. Remote rows are read once, in the order p-1, p-2, …,
-// and added to out from the receive buffer. Wire: width numbers per boundary row.
-func (a *plainSum[T]) forward(op *comm.Op, flags uint16, u, out []T) (uint16, error) {
+// and added to out from the receive buffer. Wire: width numbers per boundary row, as they are stored.
+func (a *plainSum[T]) forward(op *comm.Op, flags uint16, out []T) (uint16, error) {
 	rel := a.Rel
 	csr := a.csr()
 	if rel.Parts == 1 {
-		return flags, a.whole(csr, u, out)
+		return flags, a.whole(csr, out)
 	}
 	cursor, err := newCursor(rel)
 	if err != nil {
@@ -82,15 +106,15 @@ func (a *plainSum[T]) forward(op *comm.Op, flags uint16, u, out []T) (uint16, er
 	if scatter {
 		post = nil
 	}
-	m := a.pull(op, flags, u)
+	m := a.pull(op, flags)
 	m.Local = func() error {
 		own := kernel.Window{Cursor: &cursor.Cursor, End: int32(rel.NumSrc), First: true}
-		kernel.SpMMWindow(a.Pool, out, a.product(csr, u, nil, post), own)
+		kernel.SpMMWindow(a.Pool, out, a.product(csr, a.u, nil, post), own)
 		return nil
 	}
 	m.Consume = func(r, first, n int, src []byte) error {
 		begin := column(rel, r, first)
-		end, x := begin+int32(n), view.Numbers[T](src)
+		end, x := begin+int32(n), a.received(src)
 		if scatter {
 			columns := kernel.Columns{
 				Ptr: rel.ColPtr.Data, Rows: rel.Row.Data, Edge: rel.ColEdge.Data, Begin: begin, End: end,
@@ -113,27 +137,44 @@ func (a *plainSum[T]) forward(op *comm.Op, flags uint16, u, out []T) (uint16, er
 }
 
 // whole is forward where one worker has everything.
-func (a *plainSum[T]) whole(csr kernel.CSR, u, out []T) error {
+func (a *plainSum[T]) whole(csr kernel.CSR, out []T) error {
 	scale, err := a.inverseDegrees()
 	if err != nil {
 		return err
 	}
 	defer scale.Free()
-	kernel.SpMM(a.Pool, out, a.product(csr, u, nil, scale.Data))
+	a.all(out, a.product(csr, a.u, nil, scale.Data))
 	return nil
+}
+
+// RoundsSums tells whether a run rounds its results itself where HalfOut is given.
+func RoundsSums[T kernel.Float](x *expr.Run[T]) bool {
+	_, plain := x.Program.PlainSum()
+	return plain && x.Rel.Parts == 1
+}
+
+// all computes a whole product, for which no peer is needed.
+func (a *plainSum[T]) all(y []T, m kernel.Product[T]) {
+	if a.HalfOut != nil {
+		kernel.SpMMHalf(a.Pool, a.HalfOut, m)
+		return
+	}
+	kernel.SpMM(a.Pool, y, m)
 }
 
 // product is that of a matrix with rows x, of which scale are coefficients (nil: 1); post are those
 // of the result.
-func (a *plainSum[T]) product(m kernel.CSR, x, scale, post []T) kernel.Product[T] {
-	return kernel.Product[T]{A: m, X: x, Width: a.width, W: a.w, Heads: a.heads, Scale: scale, Post: post}
+func (a *plainSum[T]) product(m kernel.CSR, rows source[T], scale, post []T) kernel.Product[T] {
+	return kernel.Product[T]{
+		A: m, X: rows.x, Half: rows.half, Width: a.width, W: a.w, Heads: a.heads, Scale: scale, Post: post,
+	}
 }
 
 // backwardU computes gradU = Aᵀ·gradOut. The part of a boundary row is computed
 // straight into the send buffer and returns to the row's owner, who adds what
 // arrives in the order p+1, p+2, …. gradU may be nil: this rank then only serves
 // its peers. Nothing is fetched again. Wire: width numbers per boundary row.
-func (a *plainSum[T]) backwardU(op *comm.Op, gradOut, gradU []T) error {
+func (a *plainSum[T]) backwardU(op *comm.Op, gradOut source[T], gradU []T) error {
 	rel := a.Rel
 	scale, err := a.inverseDegrees()
 	if err != nil {
@@ -145,7 +186,7 @@ func (a *plainSum[T]) backwardU(op *comm.Op, gradOut, gradU []T) error {
 	own.Ptr32, own.Order = csc.Ptr32[:rel.NumSrc+1], kernel.Order{Rows: rel.Order.Data, Before32: rel.ColsBefore.Data}
 	var adding sync.Mutex // to gradU: what the first peer sends and own rows
 	m := &Movement{
-		Op: op, ToOwner: true, RowBytes: a.rowBytes(),
+		Op: op, ToOwner: true, RowBytes: a.sumBytes(),
 		Send: HaloRows(rel), Recv: SendRows(rel),
 		Produce: func(r, first, n int, dst []byte) error {
 			begin := int(rel.Halo[r].Begin) + first
@@ -162,7 +203,7 @@ func (a *plainSum[T]) backwardU(op *comm.Op, gradOut, gradU []T) error {
 			return nil
 		},
 	}
-	if gradU != nil {
+	if gradU != nil || a.HalfOut != nil {
 		o, err := a.newOwnProduct(gradU, a.product(own, gradOut, scale.Data, nil), m.Recv)
 		if err != nil {
 			return err
@@ -185,7 +226,7 @@ func (a *plainSum[T]) backwardU(op *comm.Op, gradOut, gradU []T) error {
 //
 // by fetching the boundary rows of u again. gradE may be nil: this rank then
 // only serves its peers. Wire: width numbers per boundary row.
-func (a *plainSum[T]) backwardE(op *comm.Op, u, gradOut, gradE []T) error {
+func (a *plainSum[T]) backwardE(op *comm.Op, gradOut, gradE []T) error {
 	rel := a.Rel
 	csr := a.csr()
 	cursor, err := newCursor(rel)
@@ -193,18 +234,18 @@ func (a *plainSum[T]) backwardE(op *comm.Op, u, gradOut, gradE []T) error {
 		return err
 	}
 	defer cursor.Free()
-	sddmm := func(x []T, csr kernel.CSR, begin, end int32) error {
+	sddmm := func(x source[T], csr kernel.CSR, begin, end int32) error {
 		if gradE != nil {
 			window := kernel.Window{Cursor: &cursor.Cursor, Begin: begin, End: end}
 			kernel.SDDMMWindow(a.Pool, gradE, gradOut, a.product(csr, x, nil, nil), window)
 		}
 		return nil
 	}
-	m := a.pull(op, 0, u)
-	m.Local = func() error { return sddmm(u, csr, 0, int32(rel.NumSrc)) }
+	m := a.pull(op, 0)
+	m.Local = func() error { return sddmm(a.u, csr, 0, int32(rel.NumSrc)) }
 	m.Consume = func(r, first, n int, src []byte) error {
 		begin := column(rel, r, first)
-		return sddmm(view.Numbers[T](src), inSequence(csr), begin, begin+int32(n))
+		return sddmm(a.received(src), inSequence(csr), begin, begin+int32(n))
 	}
 	if _, err := m.Move(rel.Rank, rel.Parts); err != nil || gradE == nil || !a.mean {
 		return err
@@ -214,13 +255,14 @@ func (a *plainSum[T]) backwardE(op *comm.Op, u, gradOut, gradE []T) error {
 }
 
 // pull is the movement that brings boundary rows of u to whoever reads them.
-func (a *plainSum[T]) pull(op *comm.Op, flags uint16, u []T) *Movement {
+func (a *plainSum[T]) pull(op *comm.Op, flags uint16) *Movement {
 	rel := a.Rel
+	rows, size := a.Bytes(a.rows)
 	return &Movement{
 		Op: op, Flags: flags, RowBytes: a.rowBytes(),
 		Send: SendRows(rel), Recv: HaloRows(rel),
 		Produce: func(r, first, n int, dst []byte) error {
-			gather(a.Pool, view.Numbers[T](dst), u, a.width, rel.Send[r].Data[first:first+n])
+			gather(a.Pool, dst, rows, size, rel.Send[r].Data[first:first+n])
 			return nil
 		},
 	}
@@ -246,8 +288,13 @@ func inSequence(a kernel.CSR) kernel.CSR {
 	return a
 }
 
-// rowBytes is the size of one row on the wire.
-func (a *plainSum[T]) rowBytes() int { return a.width * view.Size[T]() }
+// rowBytes is the size of a row of u on the wire, sumBytes that of a sum of gradients.
+func (a *plainSum[T]) rowBytes() int {
+	_, size := a.Bytes(a.rows)
+	return size
+}
+
+func (a *plainSum[T]) sumBytes() int { return a.width * view.Size[T]() }
 
 // inverseDegrees is 1/in-degree per own row for means and nothing otherwise.
 func (a *plainSum[T]) inverseDegrees() (mem.Array[T], error) {

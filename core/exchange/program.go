@@ -25,7 +25,7 @@ type program[T expr.Float] struct{ *expr.Run[T] }
 func Forward[T expr.Float](x *expr.Run[T], need uint32, start Start) (agreed uint32, err error) {
 	if a := plainSumOf(x); a != nil {
 		sum := func(op *comm.Op) error {
-			flags, err := a.forward(op, uint16(need), x.Operands[a.rows], x.Out)
+			flags, err := a.forward(op, uint16(need), x.Out)
 			agreed = need | uint32(flags)
 			return err
 		}

@@ -3,7 +3,7 @@ package expr
 // PlainSum is a program that is the product of a sparse matrix with rows: it sums or averages rows of sources, or such
 // rows times weights of edges. Whoever moves rows computes it without a sweep.
 type PlainSum struct {
-	Rows    int // the operand of sources
+	Rows    int // the operand of sources, native or in bfloat16
 	Weights int // the operand of edges, -1: none
 	Heads   int // weights of an edge, each of which as many elements share
 }
@@ -14,10 +14,14 @@ func (p *Program) PlainSum() (s PlainSum, ok bool) {
 	if !p.reduce().sum || p.Width() == 0 {
 		return s, false
 	}
-	if c.ofSource(p.result) {
+	source := func(i int) bool {
+		n := p.nodes[i]
+		return n.op == opLoad && p.side(n.arg) == U && p.Operands[n.arg].Storage <= BFloat16
+	}
+	if source(p.result) {
 		return PlainSum{Rows: p.nodes[p.result].arg, Weights: -1, Heads: 1}, true
 	}
-	weights, rows, d, ok := c.scaled(p.result, p.nodes[p.result].shape, 1, c.ofSource)
+	weights, rows, d, ok := c.scaled(p.result, p.nodes[p.result].shape, 1, source)
 	if !ok || !c.lies(weights) || p.side(p.nodes[weights].arg) != E {
 		return s, false
 	}

@@ -33,6 +33,9 @@ type Run[T Float] struct {
 	// gradient goes. One that is nil is computed all the same, for the peers.
 	Grad  []T
 	Grads [][]T
+	// Plain sums read HalfGrad in place of Grad, and on one worker round what they make into HalfOut: in place of Out,
+	// or in backward of the gradient of sources.
+	HalfGrad, HalfOut []vec.BFloat16
 
 	plain bool // every register is made and every destination summed by rows: what tests compare with
 

@@ -3,6 +3,7 @@ package expr
 import (
 	"slices"
 
+	"sar/core/internal/vec"
 	"sar/core/internal/view"
 )
 
@@ -10,8 +11,10 @@ import (
 // element type of the run whatever it is: only loads know it, and whoever fills frames.
 type Storage uint8
 
-// Native is the element type of the run, which is read where it lies.
-const Native Storage = 0
+const (
+	Native   Storage = iota // the element type of the run, which is read where it lies
+	BFloat16                // the upper half of a float32
+)
 
 // storageDef is a storage: its name in programs and how a load makes numbers of it.
 type storageDef[T Float] struct {
@@ -21,8 +24,16 @@ type storageDef[T Float] struct {
 	load func(z []T, rows []byte, stride int, base int32, index []int32, width int)
 }
 
-// defineStorages has Native first. A storage that is added has vec's loop for load.
-func defineStorages[T Float]() []storageDef[T] { return []storageDef[T]{{size: view.Size[T]()}} }
+// defineStorages is in the order of the constants.
+func defineStorages[T Float]() []storageDef[T] {
+	half := func(z []T, rows []byte, stride int, base int32, index []int32, width int) {
+		size := view.Size[vec.BFloat16]()
+		vec.Get[T]().HalfRows(z, view.Numbers[vec.BFloat16](rows), stride/size, base, index, width)
+	}
+	return []storageDef[T]{{size: view.Size[T]()}, {name: "bfloat16", size: view.Size[vec.BFloat16](), load: half}}
+}
+
+func (s Storage) String() string { return defs64.storages[s].name }
 
 func storageNamed(name string) (Storage, bool) {
 	i := slices.IndexFunc(defs64.storages, func(d storageDef[float64]) bool { return d.name == name })

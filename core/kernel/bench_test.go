@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -56,6 +57,10 @@ func BenchmarkSpMM(b *testing.B) {
 	for i := range x {
 		x[i], y[i] = float32(i%97), 1 // and no page is new when the clock starts
 	}
+	half := make([]BFloat16, len(x))
+	for i, v := range x {
+		half[i] = BFloat16(math.Float32bits(v) >> 16)
+	}
 	w := make([]float32, len(a.Col))
 	for i := range w {
 		w[i] = 1
@@ -66,6 +71,12 @@ func BenchmarkSpMM(b *testing.B) {
 			b.Run(fmt.Sprintf("copy/width=%d/threads=%d", width, threads), func(b *testing.B) {
 				for b.Loop() {
 					SpMM(p, y[:n*width], productOf(x[:n*width], width, a, nil, 1, nil))
+				}
+			})
+			b.Run(fmt.Sprintf("half/width=%d/threads=%d", width, threads), func(b *testing.B) {
+				m := Product[float32]{A: a, Half: half[:n*width], Width: width, Heads: 1}
+				for b.Loop() {
+					SpMM(p, y[:n*width], m)
 				}
 			})
 			b.Run(fmt.Sprintf("mul/width=%d/threads=%d", width, threads), func(b *testing.B) {

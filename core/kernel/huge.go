@@ -38,11 +38,10 @@ type reread struct {
 	settled bool
 }
 
-// willRead notes that slots rows of width elements of x are about to be read.
-func willRead[T Float](p *Pool, x []T, slots int64, width int) {
-	b := view.Bytes(x)
+// willRead notes that slots rows of so many bytes are about to be read of b.
+func willRead(p *Pool, b []byte, slots int64, rowBytes int) {
 	// Pages of a file belong to the page cache: in huge pages they would be private copies.
-	if len(b) >= rereadLeast && !mem.FileBacked(b) && p.rereads(b, float64(slots)*float64(width*view.Size[T]())) {
+	if len(b) >= rereadLeast && !mem.FileBacked(b) && p.rereads(b, float64(slots)*float64(rowBytes)) {
 		collapse(b)
 	}
 }
@@ -119,7 +118,7 @@ const hugeBytes, hugeLeast = 2 << 20, 4 << 20
 // edges a row). Only huge pages that lie inside y are asked for,
 // so no memory is used that y does not fill. It is advice: a refusal changes
 // nothing, so its error is of no interest.
-func adviseHuge[T Float](y []T) {
+func adviseHuge[T any](y []T) {
 	b := view.Bytes(y)
 	if len(b) < hugeLeast {
 		return

@@ -20,6 +20,9 @@ import (
 // Float lists the element types.
 type Float = vec.Float
 
+// BFloat16 is the upper half of a float32, in which source rows may be stored.
+type BFloat16 = vec.BFloat16
+
 // SIMD is the name of the instruction set in use: "scalar", "avx2", "avx512", "neon".
 func SIMD() string { return vec.Name() }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"sar/core/internal/vec"
+	"sar/core/internal/view"
 )
 
 // Product is the product of a sparse matrix with rows of features, Width = h*d columns of h
@@ -11,7 +12,8 @@ import (
 // c_k = w[edge[k],h] · scale[col[k]].
 type Product[T Float] struct {
 	A     CSR
-	X     []T // [m, h, d]
+	X     []T        // [m, h, d]
+	Half  []BFloat16 // in place of X
 	Width int
 	W     []T // [E, h]; nil: 1
 	Heads int
@@ -44,25 +46,48 @@ func (m *Product[T]) check(lenW int, hasW bool) {
 	}
 }
 
+// needSources panics where there are fewer than n source rows.
+func (m *Product[T]) needSources(n int) { need("x", max(len(m.X), len(m.Half)), n*m.Width) }
+
+// sources is the memory of the source rows.
+func (m *Product[T]) sources() []byte {
+	if m.Half != nil {
+		return view.Bytes(m.Half)
+	}
+	return view.Bytes(m.X)
+}
+
+// sourceBytes is what one number of them takes.
+func (m *Product[T]) sourceBytes() int {
+	if m.Half != nil {
+		return view.Size[BFloat16]()
+	}
+	return view.Size[T]()
+}
+
 // coefBlock is the slots whose coefficients are gathered before they are used.
 const coefBlock = 512
 
 // sums is a Product as one task computes it.
 type sums[T Float] struct {
-	ops      *vec.Ops[T]
-	width    int
-	heads, d int // 1 and width where there are no weights
-	x        []T
-	col      []int32
-	edge     []int32
-	w, scale []T
-	post     []T // of rows, applied to their sums
+	ops        *vec.Ops[T]
+	gatherOne  func(g *vec.Gather[T])
+	gatherMany func(g *vec.Gather[T], runs []vec.Run)
+	width      int
+	heads, d   int // 1 and width where there are no weights
+	x          []T
+	half       []BFloat16 // in place of x
+	col        []int32
+	edge       []int32
+	w, scale   []T
+	post       []T // of rows, applied to their sums
 
 	c0, c1 int            // columns of the width that the task computes
 	runs   []vec.Run      // rows that are computed next
 	ends   []ended        // those of them whose sums are complete then, where post is set
 	coef   []T            // [heads, coefBlock], gathered coefficients
 	g      *vec.Gather[T] // one per task
+	block  []T            // sums of some rows, where they are rounded
 	direct bool           // w is the coefficients as it stands
 }
 
@@ -77,10 +102,15 @@ func newSums[T Float](m Product[T]) sums[T] {
 	if m.W == nil {
 		heads = 1
 	}
-	return sums[T]{
+	s := sums[T]{
 		ops: vec.Get[T](), width: m.Width, heads: heads, d: m.Width / heads,
-		x: m.X, col: m.A.Col, edge: m.A.Edge, w: m.W, scale: m.Scale, post: m.Post, g: &vec.Gather[T]{},
+		x: m.X, half: m.Half, col: m.A.Col, edge: m.A.Edge, w: m.W, scale: m.Scale, post: m.Post, g: &vec.Gather[T]{},
 	}
+	s.gatherOne, s.gatherMany = s.ops.GatherSum, s.ops.GatherSums
+	if m.Half != nil {
+		s.gatherOne, s.gatherMany = s.ops.HalfSum, s.ops.HalfSums
+	}
+	return s
 }
 
 // start prepares a copy for one task.
@@ -104,13 +134,19 @@ func (m *sums[T]) add(i int32, to int, k0, k1, e int64, last bool) {
 	}
 }
 
+// from makes the loops read source rows from column c on.
+func (m *sums[T]) from(c int) {
+	m.g.X, m.g.Half = m.x[min(c, len(m.x)):], m.half[min(c, len(m.half)):]
+}
+
 // sum computes the rows that were added. first: y starts from 0 and is not read.
 func (m *sums[T]) sum(y []T, first bool) {
 	if m.direct {
 		g := m.g
-		g.Y, g.X, g.Col, g.C = y, m.x[min(m.c0, len(m.x)):], m.col, m.w
+		m.from(m.c0)
+		g.Y, g.Col, g.C = y, m.col, m.w
 		g.D, g.First = m.c1-m.c0, first
-		m.ops.GatherSums(g, m.runs)
+		m.gatherMany(g, m.runs)
 	} else {
 		for _, r := range m.runs {
 			m.row(y[r.Y-m.c0:][:m.width], r.From, r.To, r.At, first)
@@ -130,8 +166,9 @@ func (m *sums[T]) row(y []T, k0, k1, e int64, first bool) {
 		if m.w != nil {
 			g.C = m.w[e:][:k1-k0]
 		}
-		g.Y, g.X, g.Col, g.First = y[m.c0:m.c1], m.x[min(m.c0, len(m.x)):], m.col[k0:k1], first
-		m.ops.GatherSum(g)
+		m.from(m.c0)
+		g.Y, g.Col, g.First = y[m.c0:m.c1], m.col[k0:k1], first
+		m.gatherOne(g)
 		return
 	}
 	for {
@@ -139,8 +176,9 @@ func (m *sums[T]) row(y []T, k0, k1, e int64, first bool) {
 		g.Col, g.First = m.col[k0:k], first
 		for h := m.c0 / max(1, m.d); h*m.d < m.c1; h++ {
 			from, to := max(m.c0, h*m.d), min(m.c1, (h+1)*m.d)
-			g.Y, g.X, g.C = y[from:to], m.x[min(from, len(m.x)):], m.gather(h, m.col[k0:k], e)
-			m.ops.GatherSum(g)
+			m.from(from)
+			g.Y, g.C = y[from:to], m.gather(h, m.col[k0:k], e)
+			m.gatherOne(g)
 		}
 		if k == k1 {
 			return

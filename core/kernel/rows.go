@@ -96,3 +96,17 @@ func ScaleRows[T Float](p *Pool, y []T, width int, s []T) {
 		}
 	})
 }
+
+// Narrow rounds x to bfloat16.
+func Narrow[T Float](p *Pool, z []BFloat16, x []T) {
+	need("x", len(x), len(z))
+	ops := vec.Get[T]()
+	eachRows(p, len(z), 1, func(r0, r1 int) { ops.Narrow(z[r0:r1], x[r0:r1]) })
+}
+
+// Widen: z = x.
+func Widen[T Float](p *Pool, z []T, x []BFloat16) {
+	need("x", len(x), len(z))
+	ops := vec.Get[T]()
+	eachRows(p, len(z), 1, func(r0, r1 int) { ops.HalfRows(z[r0:r1], x[r0:], r1-r0, 0, []int32{0}, r1-r0) })
+}

@@ -16,14 +16,14 @@ type Columns struct {
 // SpMMScatter is SpMMWindow by columns, for windows in which most rows of the
 // matrix have no slot: for columns j of s, for slots k of j:
 // y[rows[k],:] += w[edge[k],h] · x[j-Begin,:]. y [n, h, d] is added to, x [End-Begin, h, d].
-// Of m, X, Width, W and Heads count. Threads divide the rows of y. The sums have the bits
+// Of m, X or Half, Width, W and Heads count. Threads divide the rows of y. The sums have the bits
 // of SpMMWindow on the same window.
 func SpMMScatter[T Float](p *Pool, y []T, m Product[T], s Columns) {
 	need("column pointers", len(s.Ptr), int(s.End)+1)
-	x, width, w, heads := m.X, m.Width, m.W, m.Heads
+	width, w, heads := m.Width, m.W, m.Heads
 	m.A = CSR{Ptr: []int64{0, int64(s.Ptr[len(s.Ptr)-1])}, Col: s.Rows, Edge: s.Edge}
 	m.check(len(w), w != nil)
-	need("x", len(x), int(s.End-s.Begin)*width)
+	m.needSources(int(s.End - s.Begin))
 	if s.Begin >= s.End || width == 0 {
 		return
 	}
@@ -41,13 +41,22 @@ func SpMMScatter[T Float](p *Pool, y []T, m Product[T], s Columns) {
 	d := width / heads
 	p.Run(parts, func(t int) {
 		r0, r1 := int32(n*t/parts), int32(n*(t+1)/parts)
+		var wide []T
+		if m.Half != nil {
+			wide = make([]T, width)
+		}
 		for j := s.Begin; j < s.End; j++ {
 			k0, k1 := int64(s.Ptr[j]), int64(s.Ptr[j+1])
 			if parts > 1 {
 				k0 = ascending.RunEnd(s.Rows, k0, k1, r0)
 				k1 = ascending.RunEnd(s.Rows, k0, k1, r1)
 			}
-			from := x[int(j-s.Begin)*width:][:width]
+			from := wide
+			if m.Half == nil {
+				from = m.X[int(j-s.Begin)*width:][:width]
+			} else if k0 < k1 {
+				ops.HalfRows(wide, m.Half, width, s.Begin, []int32{j}, width)
+			}
 			for k := k0; k < k1; k++ {
 				to := y[int(s.Rows[k])*width:][:width]
 				if w == nil {

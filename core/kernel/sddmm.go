@@ -16,7 +16,7 @@ func SDDMM[T Float](p *Pool, dw, g []T, m Product[T]) {
 // cursor is left at the first slot not read. dw [E, h], x [End-Begin, h, d], g [n, h, d].
 func SDDMMWindow[T Float](p *Pool, dw, g []T, m Product[T], w Window) {
 	needCursor(w.Cursor, m.A.Rows())
-	need("x", len(m.X), int(w.End-w.Begin)*m.Width)
+	m.needSources(int(w.End - w.Begin))
 	sddmm(p, dw, g, m, w)
 }
 
@@ -30,7 +30,10 @@ func sddmm[T Float](p *Pool, dw, g []T, m Product[T], w Window) {
 	p.Run(len(parts), func(t int) {
 		q := parts[t]
 		d := dots[T]{Product: m, dw: dw, g: g, ops: vec.Get[T](), buf: make([]T, coefBlock)}
-		d.run = &vec.Gather[T]{Stride: m.Width, Base: w.Begin}
+		d.run, d.base = &vec.Gather[T]{Stride: m.Width, Base: w.Begin}, w.Begin
+		if m.Half != nil {
+			d.widen()
+		}
 		a.eachRow(q.p0, q.p1, func(i int) {
 			k0, k1 := a.at(i), a.at(i+1)
 			if !whole {
@@ -62,14 +65,34 @@ type dots[T Float] struct {
 	ops   *vec.Ops[T]
 	run   *vec.Gather[T]
 	buf   []T
+
+	base int32   // column that the source rows begin with
+	rows []int32 // of Half, which is widened into X, as many rows as these at a time
 }
+
+// widen has the source rows read from X.
+func (m *dots[T]) widen() {
+	m.rows, m.X, m.run.Base = make([]int32, halfBlock), make([]T, halfBlock*m.Width), 0
+	for i := range m.rows {
+		m.rows[i] = int32(i)
+	}
+}
+
+// halfBlock is the rows that are widened at a time.
+const halfBlock = 64
 
 // row computes slots [k0, k1) of row i.
 func (m *dots[T]) row(i int, k0, k1 int64) {
 	d, run := m.Width/m.Heads, m.run
 	for k0 < k1 {
 		k := min(k1, k0+coefBlock)
-		run.Col = m.A.Col[k0:k]
+		if m.Half != nil {
+			k = min(k, k0+halfBlock)
+			m.ops.HalfRows(m.X, m.Half, m.Width, m.base, m.A.Col[k0:k], m.Width)
+			run.Col = m.rows[:k-k0]
+		} else {
+			run.Col = m.A.Col[k0:k]
+		}
 		for h := range m.Heads {
 			run.Y = m.g[i*m.Width+h*d:][:d]
 			run.X = m.X[min(h*d, len(m.X)):]

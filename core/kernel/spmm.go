@@ -14,15 +14,47 @@ func SpMM[T Float](p *Pool, y []T, m Product[T]) {
 // SpMMRows is rows [r0, r1) of SpMM; y [r1-r0, h, d]. An order counts only where
 // they are all rows.
 func SpMMRows[T Float](p *Pool, y []T, m Product[T], r0, r1 int) {
-	m.check(len(m.W), m.W != nil)
 	need("y", len(y), (r1-r0)*m.Width)
+	spmm(p, m, r0, r1, func(m *sums[T], rows []int32, slots func(k int) (k0, k1, e int64)) {
+		for k, i := range rows {
+			k0, k1, e := slots(k)
+			m.add(i, int(i)-r0, k0, k1, e, true)
+		}
+		m.sum(y, true)
+	})
+}
+
+// SpMMHalf is SpMM whose sums are rounded to bfloat16 while they are in the cache.
+func SpMMHalf[T Float](p *Pool, y []BFloat16, m Product[T]) {
+	need("y", len(y), m.A.Rows()*m.Width)
+	adviseHuge(y)
+	spmm(p, m, 0, m.A.Rows(), func(m *sums[T], rows []int32, slots func(k int) (k0, k1, e int64)) {
+		if m.block == nil {
+			m.block = make([]T, touchRows*m.width)
+		}
+		for k, i := range rows {
+			k0, k1, e := slots(k)
+			m.add(i, k, k0, k1, e, true)
+		}
+		m.sum(m.block, true)
+		for k, i := range rows {
+			m.ops.Narrow(y[int(i)*m.width:][m.c0:m.c1], m.block[k*m.width:][m.c0:m.c1])
+		}
+	})
+}
+
+// spmm calls f with rows of [r0, r1), in tasks: slots are those of one of them, and the first edge.
+func spmm[T Float](
+	p *Pool, m Product[T], r0, r1 int, f func(m *sums[T], rows []int32, slots func(k int) (k0, k1, e int64)),
+) {
+	m.check(len(m.W), m.W != nil)
 	if r0 != 0 || r1 != m.A.Rows() {
 		m.A.needRows()
 		m.A.Order = Order{}
 	}
 	a, all := &m.A, newSums(m)
 	if r1 > r0 {
-		willRead(p, m.X, a.at(r1)-a.at(r0), m.Width)
+		willRead(p, m.sources(), a.at(r1)-a.at(r0), m.Width*m.sourceBytes())
 	}
 	rows, long := plan(a, r0, r1, m.Width, view.Size[T](), p.Threads())
 	parts := append(long, rows...)
@@ -31,11 +63,10 @@ func SpMMRows[T Float](p *Pool, y []T, m Product[T], r0, r1 int) {
 		m.start(q)
 		a.eachBlock(q.p0, q.p1, func(place int, rows []int32) {
 			m.runs = m.runs[:0]
-			for k, i := range rows {
-				k0, k1 := a.slots(place+k, i)
-				m.add(i, int(i)-r0, k0, k1, a.at(int(i)), true)
-			}
-			m.sum(y, true)
+			f(&m, rows, func(k int) (k0, k1, e int64) {
+				k0, k1 = a.slots(place+k, rows[k])
+				return k0, k1, a.at(int(rows[k]))
+			})
 		})
 	})
 }
@@ -61,7 +92,7 @@ func SpMMWindow[T Float](p *Pool, y []T, m Product[T], w Window) {
 	m.check(len(m.W), m.W != nil)
 	m.A.needRows()
 	need("y", len(y), m.A.Rows()*m.Width)
-	need("x", len(m.X), int(w.End-w.Begin)*m.Width)
+	m.needSources(int(w.End - w.Begin))
 	needCursor(w.Cursor, m.A.Rows())
 	if w.First {
 		adviseHuge(y)
@@ -70,7 +101,7 @@ func SpMMWindow[T Float](p *Pool, y []T, m Product[T], w Window) {
 	all.g.Base = w.Begin
 	cursor, colEnd, first := w.Cursor, w.End, w.First
 	if first { // own rows; windows after it are few rows of many
-		willRead(p, m.X, windowSlots(a, cursor.Slot, colEnd), m.Width)
+		willRead(p, m.sources(), windowSlots(a, cursor.Slot, colEnd), m.Width*m.sourceBytes())
 	}
 	rows, long := plan(a, 0, a.Rows(), m.Width, view.Size[T](), p.Threads())
 	if !first {

@@ -20,6 +20,16 @@ func toT[T kernel.Float](x []float64) []T {
 	return y
 }
 
+// cut cuts numbers to what bfloat16 stores of them, in place, and returns that.
+func cut(x []float64) []uint16 {
+	out := make([]uint16, len(x))
+	for i, v := range x {
+		out[i] = uint16(math.Float32bits(float32(v)) >> 16)
+		x[i] = float64(math.Float32frombits(uint32(out[i]) << 16))
+	}
+	return out
+}
+
 func round[T kernel.Float](x []float64) []float64 {
 	for i, v := range x {
 		x[i] = float64(T(v))
@@ -30,6 +40,7 @@ func round[T kernel.Float](x []float64) []float64 {
 type aggregateCase struct {
 	width, heads int // heads 0: copy_u
 	mean         bool
+	half         bool // everything in bfloat16 but weights
 }
 
 // program is the sum as a program.
@@ -38,7 +49,13 @@ func (c aggregateCase) program() Program {
 	x := b.U(c.width)
 	if c.heads > 0 {
 		b = Builder{}
-		x = b.U(c.heads, c.width/c.heads).Mul(b.E(c.heads, 1))
+		x = b.U(c.heads, c.width/c.heads)
+	}
+	if c.half {
+		x = x.InBFloat16()
+	}
+	if c.heads > 0 {
+		x = x.Mul(b.E(c.heads, 1))
 	}
 	program, err := x.Sum()
 	if c.mean {
@@ -50,11 +67,28 @@ func (c aggregateCase) program() Program {
 	return program
 }
 
+// rowsCloseTo allows what was rounded one unit in the last place.
+func rowsCloseTo[T kernel.Float](name string, got Rows[T], want []float64, tol float64) error {
+	if got.Half == nil {
+		return closeTo(name, got.Data, want, tol)
+	}
+	for i, v := range got.Half {
+		if w := float64(math.Float32frombits(uint32(v) << 16)); !(math.Abs(w-want[i]) <= 0x1p-8*math.Abs(want[i])+tol) {
+			return fmt.Errorf("%s[%d] = %v in bfloat16, want %v", name, i, w, want[i])
+		}
+	}
+	return nil
+}
+
 // runCase compares one aggregation on one worker with the serial one.
 func runCase[T kernel.Float](s *Session, g *whole, c aggregateCase, seed uint64, tol float64) error {
 	rng := rand.New(rand.NewPCG(seed, 7)) // the same numbers on every rank
 	u := round[T](random[float64](rng, g.n*c.width))
 	gradOut := round[T](random[float64](rng, g.n*c.width))
+	var halfU, halfGradOut []uint16
+	if c.half {
+		halfU, halfGradOut = cut(u), cut(gradOut)
+	}
 	var w []float64
 	if c.heads > 0 {
 		w = round[T](random[float64](rng, len(g.src)*c.heads))
@@ -75,7 +109,12 @@ func runCase[T kernel.Float](s *Session, g *whole, c aggregateCase, seed uint64,
 	rows := func(x []T) Rows[T] { return Rows[T]{Data: x, N: n, Width: c.width} }
 	program := c.program()
 	call := ProgramCall[T]{Operands: []Rows[T]{rows(toT[T](own(u)))}, Out: rows(make([]T, n*c.width))}
-	gradU := rows(make([]T, n*c.width))
+	gradOfOut, gradU := rows(toT[T](own(gradOut))), rows(make([]T, n*c.width))
+	if c.half {
+		half := func(x []uint16) Rows[T] { return Rows[T]{Half: x, N: n, Width: c.width} }
+		call.Operands[0], gradOfOut = half(halfU[lo*c.width:hi*c.width]), half(halfGradOut[lo*c.width:hi*c.width])
+		call.Out, gradU = half(make([]uint16, n*c.width)), half(make([]uint16, n*c.width))
+	}
 	grads, need := []*Rows[T]{&gradU}, uint32(1)
 	var myW []float64
 	if c.heads > 0 {
@@ -85,8 +124,11 @@ func runCase[T kernel.Float](s *Session, g *whole, c aggregateCase, seed uint64,
 			myW = append(myW, wantW[k*c.heads:(k+1)*c.heads]...)
 		}
 		need = 3
-		call.Operands = append(call.Operands, Rows[T]{toT[T](mine), len(at), c.heads})
-		grads = append(grads, &Rows[T]{make([]T, len(mine)), len(at), c.heads})
+		call.Operands = append(call.Operands, Rows[T]{Data: toT[T](mine), N: len(at), Width: c.heads})
+		grads = append(grads, &Rows[T]{Data: make([]T, len(mine)), N: len(at), Width: c.heads})
+		if c.half {
+			grads[1] = &Rows[T]{Half: make([]uint16, len(mine)), N: len(at), Width: c.heads}
+		}
 	}
 	for i := range call.Out.Data {
 		call.Out.Data[i] = T(math.NaN()) // whatever was there must not matter
@@ -103,29 +145,31 @@ func runCase[T kernel.Float](s *Session, g *whole, c aggregateCase, seed uint64,
 	if agreed != need|other {
 		return fmt.Errorf("agreed on %b, want %b", agreed, need|other)
 	}
-	if err := closeTo("out", call.Out.Data, own(wantOut), tol); err != nil {
+	if err := rowsCloseTo("out", call.Out, own(wantOut), tol); err != nil {
 		return err
 	}
 	call.Out = Rows[T]{}
-	if err := ProgramBackward(dg, program, call, agreed, rows(toT[T](own(gradOut))), grads); err != nil {
+	if err := ProgramBackward(dg, program, call, agreed, gradOfOut, grads); err != nil {
 		return err
 	}
-	if err := closeTo("grad_u", gradU.Data, own(wantU), tol); err != nil {
+	if err := rowsCloseTo("grad_u", gradU, own(wantU), tol); err != nil {
 		return err
 	}
 	if c.heads > 0 {
-		if err := closeTo("grad_e", grads[1].Data, myW, tol); err != nil {
+		if err := rowsCloseTo("grad_e", *grads[1], myW, tol); err != nil {
 			return err
 		}
 	}
 	// A rank that wants nothing serves the others all the same.
 	clear(grads)
-	return ProgramBackward(dg, program, call, agreed, rows(toT[T](own(gradOut))), grads)
+	return ProgramBackward(dg, program, call, agreed, gradOfOut, grads)
 }
 
 var aggregateCases = []aggregateCase{
-	{1, 0, false}, {47, 0, true}, {64, 0, false}, {0, 0, false},
-	{1, 1, false}, {47, 1, true}, {24, 3, false}, {24, 24, true},
+	{width: 1}, {width: 47, mean: true}, {width: 64}, {width: 0},
+	{width: 1, heads: 1}, {width: 47, heads: 1, mean: true}, {width: 24, heads: 3}, {width: 24, heads: 24, mean: true},
+	{width: 1, half: true}, {width: 47, mean: true, half: true}, {width: 0, half: true},
+	{width: 47, heads: 1, mean: true, half: true}, {width: 24, heads: 3, half: true},
 }
 
 func TestAggregateAgainstSerial(t *testing.T) {
@@ -170,8 +214,8 @@ func TestWindowChangesNoBit(t *testing.T) {
 			}
 			defer dg.Free()
 			lo, hi := int(g.starts[p]), int(g.starts[p+1])
-			in := Rows[float32]{u[lo*width : hi*width], hi - lo, width}
-			out := Rows[float32]{make([]float32, (hi-lo)*width), hi - lo, width}
+			in := Rows[float32]{Data: u[lo*width : hi*width], N: hi - lo, Width: width}
+			out := Rows[float32]{Data: make([]float32, (hi-lo)*width), N: hi - lo, Width: width}
 			call := ProgramCall[float32]{Operands: []Rows[float32]{in}, Out: out}
 			if _, _, err := ProgramForward(dg, aggregateCase{width: width}.program(), call, 0); err != nil {
 				return err
@@ -219,7 +263,7 @@ func TestOrderOfReturnedGradients(t *testing.T) {
 			}
 			defer dg.Free()
 			lo, n := int(g.starts[p]), int(g.starts[p+1]-g.starts[p])
-			rows := func() Rows[float32] { return Rows[float32]{make([]float32, n*width), n, width} }
+			rows := func() Rows[float32] { return Rows[float32]{Data: make([]float32, n*width), N: n, Width: width} }
 			out, gradU := rows(), rows()
 			for i := range out.Data {
 				out.Data[i] = value[p]
@@ -309,7 +353,8 @@ func TestWindowTooSmall(t *testing.T) {
 		defer dg.Free()
 		lo, hi := int(g.starts[p])*width, int(g.starts[p+1])*width
 		n := (hi - lo) / width
-		in, out := Rows[float32]{u[lo:hi], n, width}, Rows[float32]{make([]float32, hi-lo), n, width}
+		in := Rows[float32]{Data: u[lo:hi], N: n, Width: width}
+		out := Rows[float32]{Data: make([]float32, hi-lo), N: n, Width: width}
 		call := ProgramCall[float32]{Operands: []Rows[float32]{in}, Out: out}
 		_, _, err = ProgramForward(dg, aggregateCase{width: width}.program(), call, 0)
 		var budget *mem.BudgetError

@@ -123,9 +123,9 @@ func (c blockCase) check(s *Session, g *whole) error {
 		if err != nil {
 			return err
 		}
-		l.u = Rows[float64]{u, int(info.NumSrc), width}
-		l.e = Rows[float64]{e, int(info.NumEdges), 1}
-		l.y = Rows[float64]{make([]float64, int(info.NumDst)*width), int(info.NumDst), width}
+		l.u = Rows[float64]{Data: u, N: int(info.NumSrc), Width: width}
+		l.e = Rows[float64]{Data: e, N: int(info.NumEdges), Width: 1}
+		l.y = Rows[float64]{Data: make([]float64, int(info.NumDst)*width), N: int(info.NumDst), Width: width}
 		call := ProgramCall[float64]{Operands: []Rows[float64]{l.u, l.e}, Out: l.y}
 		if _, _, err = ProgramForward(l.g, program, call, 3); err != nil {
 			return err
@@ -143,9 +143,9 @@ func (c blockCase) check(s *Session, g *whole) error {
 	grad := pick(up, seedRows)
 	for i := 1; i >= 0; i-- {
 		l := &layers[i]
-		gradOut := Rows[float64]{grad, l.y.N, width}
-		gu := Rows[float64]{make([]float64, l.u.N*width), l.u.N, width}
-		ge := Rows[float64]{make([]float64, l.e.N), l.e.N, 1}
+		gradOut := Rows[float64]{Data: grad, N: l.y.N, Width: width}
+		gu := Rows[float64]{Data: make([]float64, l.u.N*width), N: l.u.N, Width: width}
+		ge := Rows[float64]{Data: make([]float64, l.e.N), N: l.e.N, Width: 1}
 		call := ProgramCall[float64]{Operands: []Rows[float64]{l.u, l.e}}
 		if err := ProgramBackward(l.g, program, call, 3, gradOut, []*Rows[float64]{&gu, &ge}); err != nil {
 			return err

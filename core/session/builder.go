@@ -3,6 +3,8 @@ package session
 import (
 	"encoding/json"
 	"slices"
+
+	"sar/core/expr"
 )
 
 // Builder makes a program: what the message of an edge is, out of rows of its source, of its
@@ -20,8 +22,9 @@ type Builder struct {
 }
 
 type operand struct {
-	Side  string `json:"side"`
-	Shape []int  `json:"shape"`
+	Side    string `json:"side"`
+	Shape   []int  `json:"shape"`
+	Storage string `json:"storage,omitempty"`
 }
 
 // instruction is one of expr's programs, but that operands of it are numbered -1, -2, … while
@@ -41,7 +44,7 @@ type Expr struct {
 }
 
 func (b *Builder) operand(side string, shape []int) Expr {
-	b.operands = append(b.operands, operand{side, append([]int{}, shape...)})
+	b.operands = append(b.operands, operand{Side: side, Shape: append([]int{}, shape...)})
 	return Expr{b, -len(b.operands)}
 }
 
@@ -56,6 +59,13 @@ func (b *Builder) E(shape ...int) Expr { return b.operand("e", shape) }
 
 // P is a parameter [1, shape...], which all edges read.
 func (b *Builder) P(shape ...int) Expr { return b.operand("p", shape) }
+
+// InBFloat16 says that a tensor, which x is, is stored and travels in bfloat16: a run takes Rows.Half of it. What is
+// computed of it is not.
+func (x Expr) InBFloat16() Expr {
+	x.builder.operands[-1-x.at].Storage = expr.BFloat16.String()
+	return x
+}
 
 func (x Expr) then(i instruction) Expr {
 	i.A = x.at

@@ -44,6 +44,9 @@ var ErrGroupClosed = comm.ErrClosed
 func DTypeOf(code, bits uint8) (DType, bool) { return dtypes.Of(code, bits) }
 func DTypeFor[T Number]() DType              { return dtypes.For[T]() }
 
+// BFloat16 is the type of numbers that Rows.Half has.
+const BFloat16 = dtypes.BFloat16
+
 // ParseReduceOp returns a reduction by its number.
 func ParseReduceOp(op int) (ReduceOp, error) {
 	if op < 0 || op > int(comm.Avg) {

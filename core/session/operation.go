@@ -10,8 +10,11 @@ import (
 // gave none.
 type Rows[T Float] struct {
 	Data     []T
+	Half     []uint16 // bfloat16 in place of Data: an operand that the program stores so, any result and gradient
 	N, Width int
 }
+
+func (x Rows[T]) elements() int { return max(len(x.Data), len(x.Half)) }
 
 // run brackets one operation on the training communicator, which moves rows of
 // rowBytes; sends says what they are, as BeginSending wants it. A window that cannot hold one is

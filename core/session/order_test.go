@@ -44,7 +44,7 @@ func TestAggregateInAnOrder(t *testing.T) {
 			if len(dg.topo.Relations[0].Order.Data) == 0 {
 				return errors.New("the rows have no order")
 			}
-			for _, c := range []aggregateCase{{9, 0, true}, {8, 1, false}, {6, 3, true}} {
+			for _, c := range []aggregateCase{{width: 9, mean: true}, {width: 8, heads: 1}, {width: 6, heads: 3, mean: true}} {
 				if err := runCase[float64](s, &g, c, 23, 1e-10); err != nil {
 					return err
 				}

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -8,6 +9,7 @@ import (
 	"sar/core/exchange"
 	"sar/core/expr"
 	"sar/core/graph"
+	"sar/core/internal/view"
 )
 
 // Float lists the element types of programs.
@@ -81,7 +83,7 @@ func (c *ProgramCall[T]) check(p Program, g *Graph) (*graph.Relation, error) {
 	names := [...]string{expr.U: "source nodes", expr.V: "destination nodes", expr.E: "edges", expr.P: "row"}
 	for i, o := range p.Operands {
 		x, n := c.Operands[i], expr.RowsOfSide(rel, o.Side)
-		if len(x.Data) > 0 && (x.N != n || x.Width != o.Width) {
+		if x.elements() > 0 && (x.N != n || x.Width != o.Width) {
 			return nil, Invalid("operand %d (side %s) is [%d, %d], and must be [%d, %d]: this worker has %d %s",
 				i, o.Side, x.N, x.Width, n, o.Width, n, names[o.Side])
 		}
@@ -95,8 +97,8 @@ func (c *ProgramCall[T]) check(p Program, g *Graph) (*graph.Relation, error) {
 		}
 	}
 	rows := p.Rows(rel)
-	if len(c.Out.Data) > 0 && len(c.Out.Data) != rows*p.Width() {
-		return nil, Invalid("out has %d elements, and must be [%d, %d]", len(c.Out.Data), rows, p.Width())
+	if n := c.Out.elements(); n > 0 && n != rows*p.Width() {
+		return nil, Invalid("out has %d elements, and must be [%d, %d]", n, rows, p.Width())
 	}
 	if p.KeepsWinner() && len(c.Winner) != rows*p.Width() {
 		return nil, Invalid("the winning edges have %d entries, and must be [%d, %d]", len(c.Winner), rows, p.Width())
@@ -116,15 +118,18 @@ func (c *ProgramCall[T]) run(p Program, g *Graph) (*expr.Run[T], error) {
 		}
 	}
 	run := &expr.Run[T]{Program: p.Program, Rel: rel, Pool: pool, Seeds: c.Seeds, Keys: c.Keys, KeyBase: c.KeyBase,
-		Winner: c.Winner, Out: c.Out.Data}
+		Winner: c.Winner}
 	for i, o := range p.Operands {
-		x := c.Operands[i].Data
-		if n := expr.RowsOfSide(rel, o.Side); x == nil && n > 0 || c.Operands[i].N != n {
-			x = nil // not given
-		} else if len(x) == 0 {
-			x = []T{}
+		x, n := c.Operands[i], expr.RowsOfSide(rel, o.Side)
+		if o.Storage == expr.Native && len(x.Half) > 0 || o.Storage != expr.Native && len(x.Data) > 0 {
+			return nil, Invalid("operand %d is not stored as the program has it: %s", i, cmp.Or(o.Storage.String(), "native"))
 		}
-		run.Operands = append(run.Operands, x)
+		if x.N != n || n > 0 && x.Data == nil && x.Half == nil {
+			x.Data = nil // not given
+		} else if len(x.Data) == 0 {
+			x.Data = []T{}
+		}
+		run.Operands, run.Stored = append(run.Operands, x.Data), append(run.Stored, view.Bytes(x.Half))
 	}
 	for s := range p.Softmaxes() {
 		run.Most, run.Inv = append(run.Most, c.State[2*s].Data), append(run.Inv, c.State[2*s+1].Data)
@@ -148,10 +153,16 @@ func ProgramForward[T Float](g *Graph, p Program, c ProgramCall[T], need uint32)
 				i, o.Side, c.Operands[i].N)
 		}
 	}
+	var h halves[T]
+	defer h.free()
+	if err := h.bindOut(x, c.Out); err != nil {
+		return 0, 0, err
+	}
 	agreed, err = exchange.Forward(x, need, startOf[T](g, p, c.Relation))
 	if err != nil {
 		return 0, 0, err
 	}
+	h.round()
 	plan := x.Differentiate(p.among(agreed))
 	saves = plan.Saves
 	if plan.Result {
@@ -187,6 +198,9 @@ func sumName(p Program, sum expr.PlainSum) string {
 	if p.Reduce == expr.Mean {
 		reduce = "mean"
 	}
+	if storage := p.Operands[sum.Rows].Storage; storage != expr.Native {
+		message += " in " + storage.String()
+	}
 	return message + " " + reduce
 }
 
@@ -201,7 +215,12 @@ func ProgramBackward[T Float](g *Graph, p Program, c ProgramCall[T], agreed uint
 	}
 	defer x.Close()
 	plan := x.Differentiate(p.among(agreed))
-	if err := setGradients(p, x, plan, gradOut, grads); err != nil {
+	if err := checkGradients(p, x, plan, c.Out, gradOut, grads); err != nil {
+		return err
+	}
+	var h halves[T]
+	defer h.free()
+	if err := h.bindGradients(x, plan, c.Out, gradOut, grads); err != nil {
 		return err
 	}
 	var push *exchange.PushPlan
@@ -210,23 +229,26 @@ func ProgramBackward[T Float](g *Graph, p Program, c ProgramCall[T], agreed uint
 			return err
 		}
 	}
-	return exchange.Backward(x, plan, push, startOf[T](g, p, c.Relation))
+	if err := exchange.Backward(x, plan, push, startOf[T](g, p, c.Relation)); err != nil {
+		return err
+	}
+	h.round()
+	return nil
 }
 
-// setGradients checks that backward has what the plan reads, and somewhere to put what
-// this rank wants of it.
-func setGradients[T Float](p Program, x *expr.Run[T], plan *expr.GradientPlan, gradOut Rows[T],
+// checkGradients checks that backward has what the plan reads, and somewhere to put what this rank wants of it.
+func checkGradients[T Float](p Program, x *expr.Run[T], plan *expr.GradientPlan, out, gradOut Rows[T],
 	grads []*Rows[T]) error {
-	if rows := p.Rows(x.Rel); len(gradOut.Data) != rows*p.Width() {
-		return Invalid("grad_out has %d elements, and must be [%d, %d]", len(gradOut.Data), rows, p.Width())
+	rows := p.Rows(x.Rel)
+	if n := gradOut.elements(); n != rows*p.Width() {
+		return Invalid("grad_out has %d elements, and must be [%d, %d]", n, rows, p.Width())
 	}
-	if plan.Result && len(x.Out) != len(gradOut.Data) {
+	if plan.Result && out.elements() != rows*p.Width() {
 		return Invalid("backward of this program needs out, the result of forward")
 	}
 	if len(grads) != len(p.Operands) {
 		return Invalid("%d gradients were given for %d operands", len(grads), len(p.Operands))
 	}
-	x.Grad, x.Grads = gradOut.Data, make([][]T, len(grads))
 	for i, o := range p.Operands {
 		if plan.Saves>>i&1 != 0 && x.Operands[i] == nil && o.Width > 0 {
 			return Invalid("backward of this program needs operand %d (side %s)", i, o.Side)
@@ -234,10 +256,9 @@ func setGradients[T Float](p Program, x *expr.Run[T], plan *expr.GradientPlan, g
 		if grads[i] == nil {
 			continue
 		}
-		if n := expr.RowsOfSide(x.Rel, o.Side); len(grads[i].Data) != n*o.Width {
-			return Invalid("the gradient of operand %d has %d elements, and must be [%d, %d]", i, len(grads[i].Data), n, o.Width)
+		if n, have := expr.RowsOfSide(x.Rel, o.Side), grads[i].elements(); have != n*o.Width {
+			return Invalid("the gradient of operand %d has %d elements, and must be [%d, %d]", i, have, n, o.Width)
 		}
-		x.Grads[i] = grads[i].Data
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -28,6 +29,8 @@ type programCase struct {
 	p       *exprtest.Program
 	tensors [][]float64
 	gradOut []float64
+	half    bool // everything in bfloat16 that may be
+	cut     bool // backward reads a result that was rounded to bfloat16, in whatever type
 }
 
 func drawCase(rng *rand.Rand, g *whole) *programCase {
@@ -92,7 +95,11 @@ func runPrograms[T Float](t *testing.T, parts int, cfg Config, cases []*programC
 // runCaseOf runs a program forward and backward on one worker, whose edges are at.
 func runCaseOf[T Float](s *Session, dg *Graph, at []int, c *programCase, all *programRun[T], mu *sync.Mutex) error {
 	p, w := c.p, c.p.Width()
-	program, err := NewProgram(c.String())
+	text := c.String()
+	if c.half {
+		text = strings.ReplaceAll(text, `"side":`, `"storage":"bfloat16","side":`)
+	}
+	program, err := NewProgram(text)
 	if err != nil {
 		return err
 	}
@@ -110,32 +117,53 @@ func runCaseOf[T Float](s *Session, dg *Graph, at []int, c *programCase, all *pr
 		return out
 	}
 	pick := func(x []float64, rows []int, width int) Rows[T] {
-		out := Rows[T]{make([]T, len(rows)*width), len(rows), width}
+		out := Rows[T]{Data: make([]T, len(rows)*width), N: len(rows), Width: width}
 		for n, row := range rows {
 			for k := range width {
 				out.Data[n*width+k] = T(x[row*width+k])
 			}
 		}
+		if c.half {
+			out.Half = make([]uint16, len(out.Data))
+			kernel.Narrow(pool, out.Half, out.Data)
+			out.Data = nil
+		}
 		return out
+	}
+	// blank is a tensor to be filled.
+	blank := func(n, width int) Rows[T] {
+		if c.half {
+			return Rows[T]{Half: make([]uint16, n*width), N: n, Width: width}
+		}
+		return Rows[T]{Data: make([]T, n*width), N: n, Width: width}
+	}
+	// filled is what it was filled with.
+	filled := func(x Rows[T]) []T {
+		if x.Half != nil {
+			x.Data = make([]T, len(x.Half))
+			kernel.Widen(pool, x.Data, x.Half)
+		}
+		return x.Data
 	}
 	call := ProgramCall[T]{Seeds: make([]uint64, program.Seeds)}
 	var grads []*Rows[T]
 	for i, o := range p.Operands {
 		x := pick(c.tensors[i], mine(o.Side), exprtest.Width(o.Shape))
 		call.Operands = append(call.Operands, x)
-		grads = append(grads, &Rows[T]{make([]T, len(x.Data)), x.N, x.Width})
+		grad := blank(x.N, x.Width)
+		grads = append(grads, &grad)
 	}
 	n := len(mine("v"))
 	for _, width := range program.Softmaxes() {
 		for range 2 {
-			call.State = append(call.State, Rows[T]{make([]T, n*width), n, width})
+			call.State = append(call.State, Rows[T]{Data: make([]T, n*width), N: n, Width: width})
 		}
 	}
 	own := mine("v")
 	if p.Reduce == "none" {
 		own = at
 	}
-	call.Out = Rows[T]{make([]T, len(own)*w), len(own), w}
+	call.Out = blank(len(own), w)
 	if program.KeepsWinner() {
 		call.Winner = make([]int32, len(own)*w)
 	}
@@ -151,19 +179,25 @@ func runCaseOf[T Float](s *Session, dg *Graph, at []int, c *programCase, all *pr
 	if program.Info().Collective && agreed != need {
 		return fmt.Errorf("agreed on %b, want %b", agreed, need)
 	}
+	out := slices.Clone(filled(call.Out))
+	if c.cut && !c.half {
+		half := make([]uint16, len(out))
+		kernel.Narrow(pool, half, out)
+		kernel.Widen(pool, call.Out.Data, half)
+	}
 	if err := ProgramBackward(dg, program, call, need, pick(c.gradOut, own, w), grads); err != nil {
 		return err
 	}
 	mu.Lock()
 	defer mu.Unlock()
 	for n, row := range own {
-		copy(all.out[row*w:], call.Out.Data[n*w:(n+1)*w])
+		copy(all.out[row*w:], out[n*w:(n+1)*w])
 	}
 	for i, o := range p.Operands {
-		width := exprtest.Width(o.Shape)
+		width, grad := exprtest.Width(o.Shape), filled(*grads[i])
 		for n, row := range mine(o.Side) {
 			for k := range width {
-				if v := grads[i].Data[n*width+k]; o.Side == "p" {
+				if v := grad[n*width+k]; o.Side == "p" {
 					all.grads[i][k] += v
 				} else {
 					all.grads[i][row*width+k] = v
@@ -226,6 +260,51 @@ func TestProgramsAgainstOracle(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Programs on bfloat16 give what they give on the same numbers as floats, rounded; in backward, the result among those.
+func TestProgramsInBFloat16(t *testing.T) {
+	for _, parts := range worlds(3, 1) {
+		rng := rand.New(rand.NewPCG(uint64(parts), 17))
+		graphs := []whole{randomGraph(rng, 40, 250, parts), randomGraph(rng, 1, 3, parts)}
+		var native, half []*programCase
+		for n := range 40 {
+			c := drawCase(rng, &graphs[n%8/7])
+			cut(c.gradOut)
+			for _, x := range c.tensors {
+				cut(x)
+			}
+			c.cut = true
+			stored := *c
+			stored.half = true
+			native, half = append(native, c), append(half, &stored)
+		}
+		want := runPrograms[float32](t, parts, Config{Window: 1 << 20}, native)
+		for n, got := range runPrograms[float32](t, parts, Config{Window: 1 << 20}, half) {
+			c := half[n]
+			rounded(t, c.String()+": out", got.out, want[n].out)
+			for i := range got.grads {
+				if !c.extreme() {
+					rounded(t, fmt.Sprintf("%s: gradient %d", c, i), got.grads[i], want[n].grads[i])
+				}
+			}
+		}
+	}
+}
+
+// rounded allows a unit in the last place of bfloat16, and what float32 loses.
+func rounded(t *testing.T, what string, a, b []float32) {
+	t.Helper()
+	largest := 1.0
+	for _, v := range b {
+		largest = max(largest, math.Abs(float64(v)))
+	}
+	for i := range a {
+		v, w := float64(a[i]), float64(b[i])
+		if d := math.Abs(v - w); !(d <= 0x1p-8*math.Abs(w)+1e-4*largest) && !(math.IsNaN(v) && math.IsNaN(w)) {
+			t.Fatalf("%s: element %d is %v in bfloat16, and %v", what, i, v, w)
+		}
 	}
 }
 

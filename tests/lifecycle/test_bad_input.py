@@ -69,8 +69,8 @@ def test_feature_rows_and_dtypes(session: None) -> None:
     for x, error, says in (
         (torch.ones(n + 1, 2), ValueError, rf"srcdata\['h'\] has shape \({n + 1}, 2\), but this worker has {n} nodes"),
         (torch.tensor(1.0), ValueError, rf"has shape \(\), but this worker has {n} nodes"),
-        (torch.ones(n, 2, dtype=torch.complex64), TypeError, r"srcdata\['h'\] is torch.complex64.*float32 or float64"),
-        (torch.ones(n, 2, dtype=torch.bool), TypeError, "is torch.bool.*float32 or float64"),
+        (torch.ones(n, 2, dtype=torch.complex64), TypeError, r"srcdata\['h'\] is torch.complex64.*or bfloat16"),
+        (torch.ones(n, 2, dtype=torch.bool), TypeError, "is torch.bool.*float32, float64 or bfloat16"),
         (np.ones((n, 2)), TypeError, "torch tensor, not ndarray"),
     ):
         with graph.local_scope(), pytest.raises(error, match=says):

@@ -236,7 +236,7 @@ def test_eight_workers(pool: Pool, form: str) -> None:
     [
         ([("u", (60, 3), "float32")], ["load", U, 0], "this worker has 61 source nodes"),
         ([("e", (3,), "float32")], ["load", E, 0], "this worker has 400 in-edges"),
-        ([("u", (61, 3), "int64")], ["load", U, 0], "float32 or float64"),
+        ([("u", (61, 3), "int64")], ["load", U, 0], "float32, float64 or bfloat16"),
         ([("u", (61, 3), "float32"), ("v", (61, 3), "float64")], BOTH, "must be the same"),
         ([("u", (61, 3), "float32"), ("v", (61, 2), "float32")], BOTH, "aligned from the right"),
         ([("u", (61, 3), "float32")], ["frobnicate", ["load", U, 0]], "give one of neg"),

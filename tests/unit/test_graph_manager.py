@@ -107,8 +107,8 @@ def refused(graph: Any, error: type[Exception], match: str, u: Any = None, e: An
 def test_bad_columns(graph: sar.GraphShardManager) -> None:
     refused(graph, ValueError, r"srcdata\['h'\] has shape \(60, 2\), but this worker has 61 nodes", torch.ones(60, 2))
     refused(graph, ValueError, r"edata\['w'\] has shape \(3,\), but this worker has 400 in-edges", None, torch.ones(3))
-    refused(graph, TypeError, r"srcdata\['h'\] is torch.int64.*float32 or float64", torch.ones(N, 2).long())
-    refused(graph, TypeError, r"srcdata\['h'\] is torch.float16", torch.ones(N, 2).half())
+    refused(graph, TypeError, r"srcdata\['h'\] is torch.int64.*float32, float64 or bfloat16", torch.ones(N, 2).long())
+    refused(graph, TypeError, r"srcdata\['h'\] is float16: .*bfloat16", torch.ones(N, 2).half())
     double, per_head = torch.ones(E).double(), torch.ones(E, 3)
     refused(graph, TypeError, r"srcdata\['h'\] is torch.float32 and edata\['w'\] is torch.float64", None, double)
     refused(graph, ValueError, r"\(61, 3, 4\).*\(400, 3\).*as \(400, 3, 1\)", torch.ones(N, 3, 4), per_head)

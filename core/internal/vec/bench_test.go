@@ -73,6 +73,7 @@ func benchLoops[T Float](b *testing.B) {
 			})
 		}
 		sums := &Gather[T]{Y: y, X: x, Stride: d, Col: col, First: true, D: d}
+		half := &Gather[T]{Y: y, Half: make([]BFloat16, rows*d), Stride: d, Col: col, First: true, D: d}
 		weighted := &Gather[T]{Y: y, X: x, Stride: d, Col: col, C: c, First: true, D: d}
 		pairs := &Pairs[T]{Out: out[:rows*heads], X: x, Y: z, StrideX: d, StrideY: d,
 			IX: col[:rows], IY: col[rows : 2*rows], Heads: heads, D: d / heads}
@@ -86,6 +87,8 @@ func benchLoops[T Float](b *testing.B) {
 			{"GatherSum", true, each(func(g *Gather[T], _ int) { g.C = nil; ops.GatherSum(g) })},
 			{"GatherSumWeighted", true, each(func(g *Gather[T], _ int) { g.C = g.C[:len(g.Col)]; ops.GatherSum(g) })},
 			{"GatherSums", true, func() { ops.GatherSums(sums, runs) }},
+			{"HalfSums", true, func() { ops.HalfSums(half, runs) }},
+			{"HalfRows", true, func() { ops.HalfRows(z, half.Half, d, 0, col[:rows], d) }},
 			{"GatherSumsWeighted", true, func() { ops.GatherSums(weighted, runs) }},
 			{"GatherDot", true, each(func(g *Gather[T], _ int) { ops.GatherDot(g) })},
 			{"GatherSumHeads", false, each(func(g *Gather[T], _ int) { ops.GatherSumHeads(g, heads) })},

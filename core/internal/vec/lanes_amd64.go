@@ -33,6 +33,19 @@ func fillU32(c uint32) u32s  { return archsimd.BroadcastUint32x8(c) }
 func fillU64(c uint64) u64s  { return archsimd.BroadcastUint64x4(c) }
 func fillI32(c int32) i32s   { return archsimd.BroadcastInt32x8(c) }
 
+// wideBF16 loads as many numbers of bfloat16 as a register of float32 has.
+func wideBF16(p unsafe.Pointer) f32s {
+	return widenBF16(archsimd.LoadUint16x8Array((*[lanesF32]uint16)(p)))
+}
+
+func widenBF16(v archsimd.Uint16x8) f32s { return v.ExtendToUint32().ShiftAllLeft(16).BitsToFloat32() }
+
+// storeBF16 stores the lower halves of lanes, whose upper ones are 0.
+func storeBF16(p unsafe.Pointer, v u32s) {
+	low, high := v.BitsToInt32().GetLo(), v.BitsToInt32().GetHi()
+	low.SaturateToUint16Concat(high).StoreArray((*[lanesF32]uint16)(p))
+}
+
 // edgeF32 has the n elements at p in its first lanes: a register that ends where they do, moved down.
 func edgeF32(p unsafe.Pointer, n int) u32s {
 	back := lanesF32 - n

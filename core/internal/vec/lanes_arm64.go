@@ -33,6 +33,18 @@ func fillU32(c uint32) u32s  { return archsimd.BroadcastUint32x4(c) }
 func fillU64(c uint64) u64s  { return archsimd.BroadcastUint64x2(c) }
 func fillI32(c int32) i32s   { return archsimd.BroadcastInt32x4(c) }
 
+// wideBF16 loads as many numbers of bfloat16 as a register of float32 has.
+func wideBF16(p unsafe.Pointer) f32s {
+	four := archsimd.BroadcastUint64x2(*(*uint64)(p)).ReshapeToUint16s()
+	return four.ExtendLo4ToUint32().ShiftAllLeft(16).BitsToFloat32()
+}
+
+// storeBF16 stores the lower halves of lanes.
+func storeBF16(p unsafe.Pointer, v u32s) {
+	halves := v.ReshapeToUint16s()
+	*(*uint64)(p) = halves.ConcatEven(halves).ReshapeToUint64s().GetElem(0)
+}
+
 // edgeF32 has the n elements at p in its first lanes.
 func edgeF32(p unsafe.Pointer, n int) u32s {
 	var words [lanesF32]uint32

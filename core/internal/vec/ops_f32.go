@@ -6,6 +6,10 @@ func opsF32() Ops[float32] {
 	return Ops[float32]{
 		GatherSum:      gatherSumF32,
 		GatherSums:     gatherSumsF32,
+		HalfSum:        halfSumF32,
+		HalfSums:       halfSumsF32,
+		HalfRows:       halfRowsF32,
+		Narrow:         narrowF32,
 		GatherSumHeads: gatherSumHeadsF32,
 		GatherDot:      gatherDotF32,
 		GatherDotHeads: gatherDotHeadsF32,

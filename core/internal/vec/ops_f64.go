@@ -8,6 +8,10 @@ func opsF64() Ops[float64] {
 	return Ops[float64]{
 		GatherSum:      gatherSumF64,
 		GatherSums:     gatherSumsF64,
+		HalfSum:        halfSumScalar[float64],
+		HalfSums:       halfSumsScalar[float64],
+		HalfRows:       halfRowsScalar[float64],
+		Narrow:         narrowScalar[float64],
 		GatherSumHeads: gatherSumHeadsF64,
 		GatherDot:      gatherDotF64,
 		GatherDotHeads: gatherDotHeadsF64,

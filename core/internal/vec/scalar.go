@@ -25,6 +25,10 @@ func scalarOps[T Float]() Ops[T] {
 		Pick:       pickScalar[T],
 		Win:        winScalar[T],
 
+		HalfSum:        halfSumScalar[T],
+		HalfSums:       halfSumsScalar[T],
+		HalfRows:       halfRowsScalar[T],
+		Narrow:         narrowScalar[T],
 		GatherSumHeads: gatherSumHeadsScalar[T],
 		GatherDotHeads: gatherDotHeadsScalar[T],
 		DotSums:        dotSumsScalar[T],

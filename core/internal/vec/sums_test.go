@@ -27,6 +27,7 @@ func gatherSums[T Float](t *testing.T, ops *Ops[T]) {
 		pitch := d + rng.IntN(4)
 		for form := range 4 {
 			g := Gather[T]{X: draw(sources * pitch), Stride: pitch, Base: base, D: d, First: form&1 == 0}
+			g.Half = halves(g.X)
 			var runs []Run
 			var total int64 // coefficients lie in an order of their own, the last row's first
 			for _, n := range slots {
@@ -62,23 +63,38 @@ func gatherSums[T Float](t *testing.T, ops *Ops[T]) {
 					}
 				}
 			}
-			g.Y = slices.Clone(before)
-			ops.GatherSums(&g, runs)
-			if !slices.Equal(g.Y, want) {
-				t.Fatalf("%d columns, weighted %v, first %v: not the sums in order", d, g.C != nil, g.First)
-			}
-			all := slices.Clone(before)
-			for _, r := range runs {
-				one := g
-				one.Y, one.Col = all[r.Y:][:d], g.Col[r.From:r.To]
-				if g.C != nil {
-					one.C = g.C[r.At:][:r.To-r.From]
+			for _, sum := range []struct {
+				name string
+				all  func(g *Gather[T], runs []Run)
+				one  func(g *Gather[T])
+			}{{"GatherSum", ops.GatherSums, ops.GatherSum}, {"HalfSum", ops.HalfSums, ops.HalfSum}} {
+				g.Y = slices.Clone(before)
+				sum.all(&g, runs)
+				if !slices.Equal(g.Y, want) {
+					t.Fatalf("%ss, %d columns, weighted %v, first %v: not the sums in order", sum.name, d, g.C != nil, g.First)
 				}
-				ops.GatherSum(&one)
-			}
-			if !slices.Equal(all, want) {
-				t.Fatalf("%d columns, weighted %v, first %v: GatherSum gives other bits", d, g.C != nil, g.First)
+				all := slices.Clone(before)
+				for _, r := range runs {
+					one := g
+					one.Y, one.Col = all[r.Y:][:d], g.Col[r.From:r.To]
+					if g.C != nil {
+						one.C = g.C[r.At:][:r.To-r.From]
+					}
+					sum.one(&one)
+				}
+				if !slices.Equal(all, want) {
+					t.Fatalf("%s, %d columns, weighted %v, first %v: other bits than many at once", sum.name, d, g.C != nil, g.First)
+				}
 			}
 		}
+		x := draw(sources * pitch)
+		half, index := halves(x), []int32{base + 3, base, base + sources - 1, base + 3}
+		got, want := draw(len(index)*d+2*guard), make([]T, 0, len(index)*d)
+		before := slices.Clone(got)
+		for _, i := range index {
+			want = append(want, x[int(i-base)*pitch:][:d]...)
+		}
+		ops.HalfRows(got[guard:], half, pitch, base, index, d)
+		same(t, "HalfRows", got, before, want, func(int) float64 { return 0 })
 	}
 }

@@ -30,10 +30,11 @@ type Float interface{ float32 | float64 }
 // Gather is the arguments of Ops.GatherSum and Ops.GatherDot: a run of source
 // rows, picked out of X by Col, and one row Y.
 type Gather[T Float] struct {
-	Y      []T     // [d] row that is added to (GatherSum) or multiplied with (GatherDot)
-	X      []T     // source rows; row r has its d columns at X[r*Stride : r*Stride+d]
-	Stride int     // elements from one source row to the next
-	Col    []int32 // [n] source rows, Col[k]-Base
+	Y      []T        // [d] row that is added to (GatherSum) or multiplied with (GatherDot)
+	X      []T        // source rows; row r has its d columns at X[r*Stride : r*Stride+d]
+	Half   []BFloat16 // in place of X, for HalfSum and HalfSums
+	Stride int        // elements from one source row to the next
+	Col    []int32    // [n] source rows, Col[k]-Base
 	Base   int32
 	C      []T  // [n] coefficients; nil means 1
 	First  bool // Y starts from zero and is not read
@@ -54,6 +55,14 @@ type Ops[T Float] struct {
 	GatherSum func(g *Gather[T])
 	// GatherSums: GatherSum of each of many rows.
 	GatherSums func(g *Gather[T], runs []Run)
+	// HalfSum and HalfSums are GatherSum and GatherSums of the rows of Half. The bits are those of the same rows
+	// as numbers of T.
+	HalfSum  func(g *Gather[T])
+	HalfSums func(g *Gather[T], runs []Run)
+	// HalfRows is Rows of numbers that x has in bfloat16.
+	HalfRows func(z []T, x []BFloat16, stride int, base int32, index []int32, w int)
+	// Narrow: z[j] = x[j] to the nearest that bfloat16 has, of two as near the even one; NaN is 0x7fc0
+	Narrow func(z []BFloat16, x []T)
 	// GatherSumHeads: GatherSum with a coefficient for each of heads runs of d columns,
 	// c [n, heads]: y[h*d+j] += c[k*heads+h] * x[col[k]-base, h*d+j]. d must be a
 	// multiple of HeadLanes. The bits are those of GatherSum of each head.

@@ -105,6 +105,16 @@ func normals[T Float](rng *rand.Rand) func(n int) []T {
 	}
 }
 
+// halves cuts numbers to what bfloat16 stores of them, in place, and returns that.
+func halves[T Float](x []T) []BFloat16 {
+	out := room[BFloat16](len(x))
+	for i, v := range x {
+		out[i] = BFloat16(math.Float32bits(float32(v)) >> 16)
+		x[i] = wide[T](out[i])
+	}
+	return out
+}
+
 // rooms are memory, each with a page behind it that nobody may touch.
 var rooms struct {
 	memory [64][]byte
@@ -113,7 +123,7 @@ var rooms struct {
 
 // room is n numbers that end where a forbidden page begins: to read on is a fault. It lasts until
 // len(rooms.memory) others were taken.
-func room[T Float](n int) []T {
+func room[T any](n int) []T {
 	const size = 1 << 18
 	var t T
 	bytes := n * int(unsafe.Sizeof(t))

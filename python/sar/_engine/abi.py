@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ctypes as ct
 import json
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence
 
 from sar.config import Config
 
-from . import library, programs, schedule
+from . import library, programs, schedule, storage
 from .library import calls, json_of, makes
 from .signatures import SizedStruct
 
@@ -53,11 +53,13 @@ class SessionConfig(SizedStruct):
 
 
 class AggregateSpec(NamedTuple):
-    """One aggregation: number of the relation, ``"copy_u"`` or ``"u_mul_e"``, ``"sum"`` or ``"mean"``."""
+    """One aggregation: number of the relation, ``"copy_u"`` or ``"u_mul_e"``, ``"sum"`` or ``"mean"``, and what the
+    rows of ``u`` are stored in (:func:`.storage.name_of`)."""
 
     relation: int
     message: str
     reduce: str
+    storage: str = ""
 
 
 class RelationInfo(SizedStruct):
@@ -217,8 +219,9 @@ def aggregate_forward(
     schedule.begin(f"update_all({spec.message}, {spec.reduce})", of)
     # what travels is who does not offer it: a bit is agreed where any worker has it
     call = programs.program_call(spec.relation, need ^ FUSED, 0, (), None, 0)
-    operands = [u] if e is None else [u, e]
-    agreed, _ = programs.program_forward(graph, _sum(spec, u, e), call, operands, (), out)
+    operands = [u] if e is None else [u, _weights(e, out)]
+    program = _sum(spec, storage.name_of(u), u, e)
+    agreed, _ = programs.program_forward(graph, program, call, operands, (), out)
     return agreed ^ FUSED
 
 
@@ -235,41 +238,29 @@ def aggregate_backward(
 ) -> None:
     """:param of: the forward operation; without it this is the forward of a sum over out-edges"""
     schedule.begin("a sum over out-edges", of)
-    nothing, weighted = _nothing(grad_out.dtype), spec.message == "u_mul_e"
-    given, grads = ([u, e], [grad_u, grad_e]) if weighted else ([u], [grad_u])
+    weights = None if e is None else _weights(e, grad_out)
+    given, grads = ([u, weights], [grad_u, grad_e]) if spec.message == "u_mul_e" else ([u], [grad_u])
     need = sum(1 << i for i, grad in enumerate(grads) if grad is not None)
     call = programs.program_call(spec.relation, need, agreed, (), None, 0)
-    programs.program_backward(
-        graph,
-        _sum(spec, grad_out, e),
-        call,
-        [nothing if t is None else t for t in given],
-        (),
-        nothing,
-        grad_out,
-        [nothing if t is None else t for t in grads],
-        None,
-    )
+    program = _sum(spec, spec.storage if u is None else storage.name_of(u), grad_out, e)
+    programs.program_backward(graph, program, call, given, (), None, grad_out, grads, None)
 
 
-@cache
-def _nothing(dtype: Any) -> Any:
-    """A tensor that is not needed, as C gets it."""
-    import torch
-
-    return library.tensor(torch.empty(0, dtype=dtype))
+def _weights(e: Tensor, result: Tensor) -> Tensor:
+    """Weights in the type that is computed in: there is one for many numbers."""
+    return e.to(storage.computed_in(result.dtype))
 
 
 @lru_cache(256)
-def _sum_of(reduce: str, width: int, heads: Optional[int]) -> programs.Compiled:
+def _sum_of(reduce: str, width: int, heads: Optional[int], stored: str) -> programs.Compiled:
     """The program of a sum of rows, or of rows times weights."""
     weights = [] if heads is None else [{"side": "e", "shape": [heads, 1]}]
     shape = [width] if heads is None else [heads, width // max(1, heads)]
     code = [{"op": "mul", "a": 0, "b": 1}] if weights else []
-    operands = [{"side": "u", "shape": shape}, *weights]
+    operands = [{"side": "u", "shape": shape, "storage": stored}, *weights]
     text = {"operands": operands, "code": code, "result": 2 * len(code), "reduce": reduce}
     return programs.Compiled(json.dumps(text))
 
 
-def _sum(spec: AggregateSpec, rows: Tensor, e: Optional[Tensor]) -> int:
-    return _sum_of(spec.reduce, rows.shape[1], None if e is None else e.shape[1]).handle
+def _sum(spec: AggregateSpec, stored: str, rows: Tensor, e: Optional[Tensor]) -> int:
+    return _sum_of(spec.reduce, rows.shape[1], None if e is None else e.shape[1], stored).handle

@@ -1,23 +1,51 @@
 """Typed calls into the engine: column statistics and normalization of own rows, for batch norm.
 
-Rows are ``[n, f]``, contiguous; numbers of columns have their dtype, sums of columns are float64 ``[f]``.
+Rows are ``[n, f]``, contiguous; sums of columns are float64 ``[f]``, and numbers of columns have the dtype that is
+computed in. Rows of bfloat16 are widened in blocks.
 """
 
 from __future__ import annotations
 
-from typing import Tuple
+from typing import Iterator, NamedTuple, Tuple
 
 import torch
 from torch import Tensor
 
 from . import library
+from .storage import computed_in, rounded
+
+_BLOCK = 1 << 18
+"""Numbers of a block of rows that are widened."""
 
 
-def moments(x: Tensor) -> Tuple[Tensor, Tensor]:
-    """The mean of each column and the sum of squared deviations from it; zeros where there are no rows."""
-    found = x.new_empty((2, x.shape[1]), dtype=torch.float64)
-    library.call("sar_column_moments", x, found)
-    return found[0], found[1]
+class Moments(NamedTuple):
+    """Rows, mean and sum of squared deviations, float64 ``[f]``."""
+
+    rows: int
+    mean: Tensor
+    m2: Tensor
+
+    def merged(self, other: Moments) -> Moments:
+        """The moments of both rows together (Chan, Golub and LeVeque)."""
+        if other.rows == 0:
+            return self
+        count, n = self.rows, other.rows
+        delta = other.mean - self.mean
+        mean = self.mean + delta * (n / (count + n))
+        m2 = self.m2 + other.m2 + delta * delta * (count * n / (count + n))
+        return Moments(count + n, mean, m2)
+
+
+def moments(x: Tensor) -> Moments:
+    """Those of own rows; zeros where there are none."""
+    found = x.new_zeros((2, x.shape[1]), dtype=torch.float64)
+    if x.dtype != torch.bfloat16:
+        library.call("sar_column_moments", x, found)
+        return Moments(len(x), found[0], found[1])
+    total = Moments(0, found[0], found[1])
+    for _, (rows,) in _widened(x):
+        total = total.merged(moments(rows))
+    return total
 
 
 def checksum(x: Tensor) -> int:
@@ -27,16 +55,33 @@ def checksum(x: Tensor) -> int:
 
 def normalize(x: Tensor, columns: Tensor, relu: bool, out: Tensor) -> None:
     """``(x - columns[0]) * columns[1] + columns[2]``, and ReLU of it, into ``out``."""
-    library.call("sar_normalize", x, columns, relu, out)
+    for at, (rows, into) in _widened(x, out):
+        library.call("sar_normalize", rows, columns, relu, into)
+        rounded(into, out[at])
 
 
 def normalize_sums(grad: Tensor, x: Tensor, columns: Tensor, relu: bool) -> Tuple[Tensor, Tensor]:
     """Sums of ``grad`` and of ``grad * (x - columns[0])``; with ``relu``, ``grad`` counts where ReLU was above 0."""
-    found = x.new_empty((2, x.shape[1]), dtype=torch.float64)
-    library.call("sar_normalize_sums", grad, x, columns, relu, found)
-    return found[0], found[1]
+    total = x.new_zeros((2, x.shape[1]), dtype=torch.float64)
+    for _, (of_rows, rows) in _widened(grad, x):
+        found = torch.empty_like(total)
+        library.call("sar_normalize_sums", of_rows, rows, columns, relu, found)
+        total += found
+    return total[0], total[1]
 
 
 def normalize_grad(grad: Tensor, x: Tensor, columns: Tensor, relu: bool, grad_x: Tensor) -> None:
     """``grad * columns[1] + (x - columns[0]) * columns[3] + columns[4]`` into ``grad_x``, which may be ``grad``."""
-    library.call("sar_normalize_grad", grad, x, columns, relu, grad_x)
+    for at, (of_rows, rows, into) in _widened(grad, x, grad_x):
+        library.call("sar_normalize_grad", of_rows, rows, columns, relu, into)
+        rounded(into, grad_x[at])
+
+
+def _widened(*tensors: Tensor) -> Iterator[Tuple[slice, Tuple[Tensor, ...]]]:
+    """The same rows of tensors in the type that is computed in: all rows, or blocks of them where they are bfloat16."""
+    dtype, rows = computed_in(*(t.dtype for t in tensors)), len(tensors[0])
+    step = max(1, _BLOCK // max(1, tensors[0].shape[1]))
+    step = max(1, rows) if all(t.dtype == dtype for t in tensors) else step
+    for begin in range(0, max(1, rows), step):
+        at = slice(begin, begin + step)
+        yield at, tuple(t[at].to(dtype) for t in tensors)

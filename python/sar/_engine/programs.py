@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ctypes as ct
+from functools import cache
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
-from . import library, schedule
+from . import library, schedule, storage
 from .native import Native
 from .signatures import DLTensor, SizedStruct
 
@@ -88,9 +89,10 @@ def program_forward(
     graph: int, program: int, call: ProgramCall, operands: Sequence[Tensor], state: Sequence[Tensor], out: Tensor
 ) -> Tuple[int, int]:
     """Fills ``state`` and ``out``; returns the operands that any rank wants a gradient of, and what backward reads.
-    :func:`begin` comes before."""
+    :func:`begin` comes before. Operands that the program has so, and ``out``, may be bfloat16."""
     agreed, saves = ct.c_uint32(), ct.c_uint32()
-    arguments = graph, program, call, operands, len(operands), state, len(state), out
+    read = storage.widened(operands, storage.computed_in(out.dtype))
+    arguments = graph, program, call, read, len(operands), state, len(state), out
     library.call("sar_program_forward", *arguments, ct.byref(agreed), ct.byref(saves))
     return agreed.value, saves.value
 
@@ -99,15 +101,30 @@ def program_backward(
     graph: int,
     program: int,
     call: ProgramCall,
-    operands: Sequence[Tensor],
+    operands: Sequence[Optional[Tensor]],
     state: Sequence[Tensor],
-    out: Tensor,
+    out: Optional[Tensor],
     grad_out: Tensor,
-    grads: Sequence[Tensor],
+    grads: Sequence[Optional[Tensor]],
     of: Optional[schedule.Operation],
 ) -> None:
-    """:param of: what :func:`begin` returned"""
+    """Fills ``grads``. What is not needed is None; ``out``, ``grad_out`` and ``grads`` may be bfloat16.
+
+    :param of: what :func:`begin` returned
+    """
     if of is not None:
         schedule.begin("an edge expression", of)
-    arguments = graph, program, call, operands, len(operands), state, len(state), out
-    library.call("sar_program_backward", *arguments, grad_out, grads, len(grads))
+    dtype = storage.computed_in(grad_out.dtype)
+    nothing = _nothing(dtype)
+    read = [nothing if t is None else t for t in storage.widened([*operands, out], dtype)]
+    targets = [nothing if g is None else g for g in grads]
+    arguments = graph, program, call, read[:-1], len(operands), state, len(state), read[-1]
+    library.call("sar_program_backward", *arguments, grad_out, targets, len(targets))
+
+
+@cache
+def _nothing(dtype: Any) -> Any:
+    """A tensor that is not needed, as C gets it."""
+    import torch
+
+    return library.tensor(torch.empty(0, dtype=dtype))

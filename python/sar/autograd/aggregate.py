@@ -15,7 +15,7 @@ from typing import Any, Optional, Tuple
 import torch
 from torch import Tensor
 
-from sar._engine import abi, schedule, session as _session
+from sar._engine import abi, schedule, session as _session, storage
 
 from . import memo
 from .double_backward import calling_layer, differentiable_once
@@ -28,8 +28,8 @@ def aggregate(relation: Relation, message: str, reduce: str, u: Tensor, e: Optio
     :param relation: where edges and rows come from
     :param message: ``"copy_u"`` or ``"u_mul_e"``
     :param reduce: ``"sum"`` or ``"mean"``
-    :param u: ``[num_src, w]`` float32 or float64
-    :param e: ``[num_edges, h]`` of the same dtype, where h divides w; head k scales columns ``k*w/h..(k+1)*w/h-1``
+    :param u: ``[num_src, w]`` float32, float64 or bfloat16
+    :param e: ``[num_edges, h]``, where h divides w; head k scales columns ``k*w/h..(k+1)*w/h-1``
     :returns: ``[num_dst, w]``
     """
     _session.current().follow_config()
@@ -38,7 +38,7 @@ def aggregate(relation: Relation, message: str, reduce: str, u: Tensor, e: Optio
         need |= abi.GRAD_U if u.requires_grad else 0
         need |= abi.GRAD_E if e is not None and e.requires_grad else 0
     agreed = Agreed()
-    spec = abi.AggregateSpec(relation.index, message, reduce)
+    spec = abi.AggregateSpec(relation.index, message, reduce, storage.name_of(u))
     out: Tensor = _Aggregate.apply(anchor(), u, e, relation, spec, need, agreed)
     return out if agreed.bits else out.detach()
 
@@ -57,12 +57,13 @@ class _Aggregate(torch.autograd.Function):
     ) -> Tensor:
         u = u.contiguous()
         e = None if e is None else e.contiguous()
-        out = u.new_empty((relation.num_dst, u.shape[1]))
+        dtype = u.dtype if e is None else torch.promote_types(u.dtype, e.dtype)
+        out = torch.empty((relation.num_dst, u.shape[1]), dtype=dtype)
         agreed.bits = memo.forward(relation, spec, need, u, e, out)
         ctx.operation = schedule.last()
         ctx.relation, ctx.spec, ctx.agreed, ctx.need = relation, spec, agreed.bits, need
         ctx.save_for_backward(u if agreed.bits & abi.GRAD_E else None, e)
-        ctx.shape = u.shape
+        ctx.shape, ctx.dtype = u.shape, u.dtype
         ctx.name = calling_layer(f"update_all({spec.message}, {spec.reduce})")
         return out
 
@@ -71,9 +72,7 @@ class _Aggregate(torch.autograd.Function):
     def backward(ctx: Any, grad_out: Tensor) -> Tuple[Optional[Tensor], ...]:
         u, e = ctx.saved_tensors
         grad_out = grad_out.contiguous()
-        grad_u = grad_out.new_empty(ctx.shape) if ctx.need & abi.GRAD_U else None
+        grad_u = torch.empty(ctx.shape, dtype=ctx.dtype) if ctx.need & abi.GRAD_U else None
         grad_e = torch.empty_like(e) if e is not None and ctx.need & abi.GRAD_E else None
-        abi.aggregate_backward(
-            ctx.relation.handle, ctx.spec, ctx.agreed, u, e, grad_out, grad_u, grad_e, ctx.operation
-        )
+        abi.aggregate_backward(ctx.relation.handle, ctx.spec, ctx.agreed, u, e, grad_out, grad_u, grad_e, ctx.operation)
         return None, grad_u, grad_e, None, None, None, None

@@ -20,13 +20,13 @@ import torch
 from torch import Tensor
 
 from . import program
-from .message import FLOATS
-from .types import Expr, Relation
+from .types import FLOATS, Expr, Relation, joint, refusal
 
 __all__ = [
     "BINARY",
     "UNARY",
     "Expr",
+    "as_type",
     "binary",
     "dropout",
     "evaluate",
@@ -74,7 +74,7 @@ def load(side: str, tensor: Tensor) -> Expr:
 
     :param side: ``"u"``: ``[num_src, ...]``, the row of the source; ``"v"``: ``[num_dst, ...]``, of the destination;
         ``"e"``: ``[num_edges, ...]`` in the users' order of edges
-    :param tensor: float32 or float64, on the CPU
+    :param tensor: float32, float64 or bfloat16, on the CPU
     :raises TypeError: dtype or device
     :raises ValueError: the side, or a tensor without dimensions
     """
@@ -86,13 +86,14 @@ def load(side: str, tensor: Tensor) -> Expr:
     return Expr("load", tensor.shape[1:], tensor.dtype, tensor=tensor, side=side)
 
 
-def param(tensor: Tensor) -> Expr:
+def param(tensor: Tensor, dtype: Optional[torch.dtype] = None) -> Expr:
     """A tensor that is the same for all edges; its whole shape is the feature shape.
 
+    :param dtype: what it counts as where it is one number, which does not change the dtype of other operands
     :raises TypeError: dtype or device
     """
     _check_tensor(tensor, "the parameter")
-    return Expr("param", tensor.shape, tensor.dtype, tensor=tensor, side="p")
+    return Expr("param", tensor.shape, dtype or tensor.dtype, tensor=tensor, side="p")
 
 
 def binary(op: str, a: Expr, b: Expr) -> Expr:
@@ -103,7 +104,8 @@ def binary(op: str, a: Expr, b: Expr) -> Expr:
     """
     if op not in BINARY:
         raise ValueError(f"operation {op!r} is unknown: give one of {', '.join(BINARY)}")
-    if a.dtype != b.dtype:
+    dtype = joint(a.dtype, b.dtype)
+    if dtype is None:
         raise TypeError(f"{op} of {a.dtype} and {b.dtype}: convert one of them, they must be the same")
     if op == "dot" and (not a.shape or not b.shape or a.shape[-1] != b.shape[-1]):
         raise ValueError(f"dot of feature shapes {a.shape} and {b.shape}: the last dimensions must be the same")
@@ -114,7 +116,7 @@ def binary(op: str, a: Expr, b: Expr) -> Expr:
             f"{op} of feature shapes {a.shape} and {b.shape}: they are aligned from the right, and each pair of "
             "dimensions must be equal or have a 1"
         ) from None
-    return Expr(op, (*shape[:-1], 1) if op == "dot" else shape, a.dtype, (a, b))
+    return Expr(op, (*shape[:-1], 1) if op == "dot" else shape, dtype, (a, b))
 
 
 def unary(op: str, a: Expr, alpha: float = 0.0) -> Expr:
@@ -156,6 +158,11 @@ def reshape(a: Expr, shape: Sequence[int]) -> Expr:
     if min(made, default=0) < 0 or prod(made) != count:
         raise ValueError(f"a feature shape of {a.shape} cannot become {tuple(shape)}")
     return a if tuple(made) == a.shape else Expr("reshape", made, a.dtype, (a,))
+
+
+def as_type(a: Expr, dtype: torch.dtype) -> Expr:
+    """The same values in another dtype, to which the result of the whole expression is rounded."""
+    return a if a.dtype == dtype else Expr("reshape", a.shape, dtype, (a,))
 
 
 def softmax(a: Expr) -> Expr:
@@ -205,4 +212,4 @@ def _check_tensor(tensor: Tensor, what: str) -> None:
     if tensor.device.type != "cpu":
         raise TypeError(f"{what} is on {tensor.device}: messages run on CPU tensors for now; use .cpu()")
     if tensor.dtype not in FLOATS:
-        raise TypeError(f"{what} is {tensor.dtype}: messages take float32 or float64; convert it, e.g. with .float()")
+        raise TypeError(refusal(what, tensor.dtype))

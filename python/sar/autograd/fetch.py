@@ -12,10 +12,10 @@ from typing import Any, Optional, Tuple
 import torch
 from torch import Tensor
 
-from sar._engine import schedule, session as _session, streams
+from sar._engine import schedule, session as _session, storage, streams
 
 from .double_backward import calling_layer, differentiable_once
-from .types import Agreed, Relation, anchor
+from .types import FLOATS, Agreed, Relation, anchor, refusal
 
 __all__ = ["fetch"]
 
@@ -28,7 +28,7 @@ def fetch(relation: Relation, columns: Tensor, x: Tensor) -> Tensor:
     :param relation: whose columns
     :param columns: int64 ``[n]``, own rows ``0..num_src-1``, then boundary rows; a column may occur more than once
     :param x: ``[num_src, ...]`` of any dtype, the same dtype and trailing dimensions on every worker; differentiable
-        where it is float32 or float64
+        where it is float32, float64 or bfloat16
     :returns: ``[n, ...]``
     :raises ValueError: number of rows, or a column that is not there
     :raises TypeError: columns that are not int64, or gradients of another dtype
@@ -47,8 +47,8 @@ def fetch(relation: Relation, columns: Tensor, x: Tensor) -> Tensor:
             f"expected ({relation.num_src}, ...)"
         )
     need = GRAD_X if torch.is_grad_enabled() and x.requires_grad else 0
-    if need and x.dtype not in (torch.float32, torch.float64):
-        raise TypeError(f"x is {x.dtype} and requires a gradient: gradients are float32 or float64; convert x first")
+    if need and x.dtype not in FLOATS:
+        raise TypeError(f"x requires a gradient, but {refusal('x', x.dtype)}")
     _session.current().follow_config()
     agreed = Agreed()
     flat = x.reshape(relation.num_src, prod(x.shape[1:]))
@@ -65,7 +65,7 @@ class _Fetch(torch.autograd.Function):
         out = x.new_empty((len(columns), x.shape[1]))
         agreed.bits = streams.fetch_forward(relation.handle, relation.index, columns, need, x, out)
         ctx.operation = schedule.last()
-        ctx.relation, ctx.need, ctx.shape = relation, need, x.shape
+        ctx.relation, ctx.need, ctx.shape, ctx.dtype = relation, need, x.shape, x.dtype
         ctx.name = calling_layer("the fetching of other workers' rows")
         ctx.save_for_backward(columns)
         if not out.is_floating_point():
@@ -76,8 +76,8 @@ class _Fetch(torch.autograd.Function):
     @differentiable_once(lambda ctx: ctx.name)
     def backward(ctx: Any, grad_out: Tensor) -> Tuple[Optional[Tensor], ...]:
         (columns,) = ctx.saved_tensors
+        dtype = storage.computed_in(ctx.dtype)
+        grad_out = grad_out.to(dtype).contiguous()
         grad_x = grad_out.new_zeros(ctx.shape) if ctx.need & GRAD_X else None
-        streams.fetch_backward(
-            ctx.relation.handle, ctx.relation.index, columns, grad_out.contiguous(), grad_x, ctx.operation
-        )
-        return None, grad_x, None, None, None, None
+        streams.fetch_backward(ctx.relation.handle, ctx.relation.index, columns, grad_out, grad_x, ctx.operation)
+        return None, None if grad_x is None else grad_x.to(ctx.dtype), None, None, None, None

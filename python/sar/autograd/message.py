@@ -9,15 +9,13 @@ import torch
 from torch import Tensor
 
 from .aggregate import aggregate
-from .types import Relation
-
-FLOATS = (torch.float32, torch.float64)
+from .types import FLOATS, Relation, joint, refusal
 
 
 def copy_u(relation: Relation, reduce: str, u: Tensor, name: str = "u") -> Tensor:
     """``out[i] = reduce over in-edges (j -> i) of u[j]``.
 
-    :param u: ``[num_src, ...]``, float32 or float64
+    :param u: ``[num_src, ...]``, float32, float64 or bfloat16
     :param name: what errors call it
     :returns: ``[num_dst, ...]``
     :raises TypeError: dtype or device
@@ -29,9 +27,7 @@ def copy_u(relation: Relation, reduce: str, u: Tensor, name: str = "u") -> Tenso
     return out.view(relation.num_dst, *u.shape[1:])
 
 
-def u_mul_e(
-    relation: Relation, reduce: str, u: Tensor, e: Tensor, u_name: str = "u", e_name: str = "e"
-) -> Tensor:
+def u_mul_e(relation: Relation, reduce: str, u: Tensor, e: Tensor, u_name: str = "u", e_name: str = "e") -> Tensor:
     """``out[i] = reduce over in-edges (j -> i) of u[j] * e[ji]``, feature dimensions aligned from the right.
 
     ``e`` of shape ``[E]``, ``[E, 1]`` or ``[E, 1, 1]`` is one weight per edge; ``[E, H, 1]`` against u ``[N, H, D]``,
@@ -42,7 +38,7 @@ def u_mul_e(
     """
     check(u, relation.num_src, "source nodes", u_name)
     check(e, relation.num_edges, "in-edges", e_name)
-    if u.dtype != e.dtype:
+    if joint(u.dtype, e.dtype) is None:
         raise TypeError(f"{u_name} is {u.dtype} and {e_name} is {e.dtype}: convert one of them, they must be the same")
     try:
         shape = tuple(torch.broadcast_shapes(u.shape[1:], e.shape[1:]))
@@ -83,9 +79,7 @@ def check(tensor: Tensor, rows: int, what: str, name: str) -> None:
     if tensor.device.type != "cpu":
         raise TypeError(f"{name} is on {tensor.device}: aggregation runs on CPU tensors for now; use {name}.cpu()")
     if tensor.dtype not in FLOATS:
-        raise TypeError(
-            f"{name} is {tensor.dtype}: aggregation takes float32 or float64; convert it, for instance with .float()"
-        )
+        raise TypeError(refusal(name, tensor.dtype))
     if tensor.dim() == 0 or tensor.shape[0] != rows:
         raise ValueError(
             f"{name} has shape {tuple(tensor.shape)}, but this worker has {rows} {what}: expected ({rows}, ...)"

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, cast
 import torch
 from torch import Tensor
 
-from sar._engine import programs as abi, schedule, session as _session
+from sar._engine import programs as abi, schedule, session as _session, storage
 from sar._engine.programs import Compiled
 
 from . import message, recomputed
@@ -45,7 +45,7 @@ def run(relation: Relation, expr: Expr, reduce: Optional[str]) -> Tensor:
     if torch.is_grad_enabled():
         need = sum(1 << i for i, t in enumerate(tensors) if t.requires_grad)
     rows = relation.num_edges if reduce is None else relation.num_dst
-    call = _Call(relation, program, written.seeds, (rows, *expr.shape), need)
+    call = _Call(relation, program, written.seeds, (rows, *expr.shape), expr.dtype, need)
     call.again = [recomputed.values_of(t) for t in tensors]
     refuse_transforms()
     # peers wait for this worker's part of backward also where none of its tensors needs a gradient
@@ -105,9 +105,14 @@ def write(expr: Expr, reduce: Optional[str]) -> Written:
         number[id(x)] = known[key]
     if len(leaves) > 16:
         raise ValueError(f"an expression reads {len(leaves)} tensors, and 16 is the most: evaluate a part of it first")
-    operands = [{"side": x.side, "shape": x.shape} for x in leaves]
+    operands = [{"side": x.side, "shape": x.shape, **_stored(x)} for x in leaves]
     result = {"operands": operands, "code": code, "result": number[id(expr)], "reduce": reduce or "none"}
     return Written(json.dumps(result), leaves, seeds)
+
+
+def _stored(leaf: Expr) -> Dict[str, str]:
+    name = "" if leaf.tensor is None else storage.name_of(leaf.tensor)
+    return {"storage": name} if name else {}
 
 
 def _order(expr: Expr) -> List[Expr]:
@@ -157,9 +162,16 @@ class _Call:
     """What gives each operand in backward where it is not saved."""
 
     def __init__(
-        self, relation: Relation, program: Compiled, seeds: List[int], shape: Tuple[int, ...], need: int
+        self,
+        relation: Relation,
+        program: Compiled,
+        seeds: List[int],
+        shape: Tuple[int, ...],
+        dtype: torch.dtype,
+        need: int,
     ) -> None:
-        self.relation, self.program, self.seeds, self.shape, self.need = relation, program, seeds, shape, need
+        self.relation, self.program, self.seeds, self.need = relation, program, seeds, need
+        self.shape, self.dtype = shape, dtype
 
     def make(self) -> abi.ProgramCall:
         keys = _edge_keys(self.relation) if self.seeds else None
@@ -194,14 +206,15 @@ class _Run(torch.autograd.Function):
     def forward(ctx: Any, anchor: Tensor, call: _Call, *tensors: Tensor) -> Tensor:
         relation, program = call.relation, call.program
         operands = [t.contiguous() for t in tensors]
-        like = operands[0]
-        state = [like.new_empty(relation.num_dst, width) for width in program.softmaxes for _ in range(2)]
-        out = like.new_empty(call.shape)
+        computed = storage.computed_in(call.dtype)
+        widths = [width for width in program.softmaxes for _ in range(2)]
+        state = [torch.empty(relation.num_dst, width, dtype=computed) for width in widths]
+        out = torch.empty(call.shape, dtype=call.dtype)
         if program.winner:
             state.append(torch.empty(call.shape, dtype=torch.int32))
         call.operation = abi.begin(program.collective)
         call.agreed, saves = abi.program_forward(relation.handle, program.handle, call.make(), operands, state, out)
-        ctx.call, ctx.n, ctx.shapes = call, len(operands), [t.shape for t in tensors]
+        ctx.call, ctx.n, ctx.kinds = call, len(operands), [(t.shape, t.dtype) for t in tensors]
         if call.agreed:
             kept = [t if saves >> i & 1 and call.again[i] is None else None for i, t in enumerate(operands)]
             ctx.again = [(i, values) for i, values in enumerate(call.again) if saves >> i & 1 and values is not None]
@@ -213,15 +226,15 @@ class _Run(torch.autograd.Function):
     def backward(ctx: Any, grad_out: Tensor) -> Tuple[Optional[Tensor], ...]:
         call: _Call = ctx.call
         saved = _saved(ctx)
-        nothing = grad_out.new_empty(0)
-        operands = [nothing if t is None else t for t in saved[: ctx.n]]
+        operands = list(saved[: ctx.n])
         for i, values in ctx.again:
             operands[i] = values()
-        out = nothing if saved[ctx.n] is None else saved[ctx.n]
-        wanted = [bool(call.need >> i & 1) for i in range(ctx.n)]
-        grads = [grad_out.new_empty(shape) if w else nothing for w, shape in zip(wanted, ctx.shapes)]
+        out, state = saved[ctx.n], saved[ctx.n + 1 :]
+        grads = [
+            torch.empty(shape, dtype=dtype) if call.need >> i & 1 else None
+            for i, (shape, dtype) in enumerate(ctx.kinds)
+        ]
         handle, program = call.relation.handle, call.program.handle
-        state = saved[ctx.n + 1 :]
         grad_out = grad_out.contiguous()
         abi.program_backward(handle, program, call.make(), operands, state, out, grad_out, grads, call.operation)
-        return (None, None, *(g if w else None for w, g in zip(wanted, grads)))
+        return (None, None, *grads)

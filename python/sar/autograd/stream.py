@@ -16,14 +16,12 @@ from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from sar._engine import schedule, session as _session, streams
+from sar._engine import schedule, session as _session, storage, streams
 from sar.distributed.failure import tell_peers
 
-from .types import Relation
+from .types import FLOATS, Relation, refusal
 
 __all__ = ["Block", "stream"]
-
-FLOATS = (torch.float32, torch.float64)
 
 
 class Block:
@@ -112,12 +110,14 @@ def stream(
         raise ValueError(f"{counts}: give one of each per field")
     for i, (field, grad, goes) in enumerate(zip(own, wanted, travels)):
         _check_grad(i, field, grad, goes)
+    # the engine adds gradients up in the type that it sends rows in
+    sent = [t.to(storage.computed_in(t.dtype)) if goes else t for t, goes in zip(own, travels)]
     session.follow_config()
     room = max(1, min(int(max_edges), relation.num_edges))
     src, dst = torch.empty(room, dtype=torch.int64), torch.empty(room, dtype=torch.int64)
     eid = torch.empty(room if edge_ids else 0, dtype=torch.int64)
     caught: List[BaseException] = []
-    kinds = [(t.shape[1:], t.dtype) for t in own]
+    kinds = [(t.shape[1:], t.dtype) for t in sent]
 
     def step(block: streams.StreamBlock) -> bool:
         try:
@@ -126,7 +126,7 @@ def stream(
             if block.peer == session.rank:
                 rows, grad_rows = own, [g if goes else None for g, goes in zip(wanted, travels)]
             else:
-                rows = [_view(block.rows[i], n, *kind) for i, kind in enumerate(kinds)]
+                rows = [_view(block.rows[i], n, *kind).to(own[i].dtype) for i, kind in enumerate(kinds)]
                 grad_rows = [
                     _view(block.grads[i], n, *kind) if goes else None
                     for i, (kind, goes) in enumerate(zip(kinds, travels))
@@ -142,7 +142,7 @@ def stream(
     try:
         with _between_visits(caught):
             return streams.stream_run(
-                relation.handle, relation.index, flags, own, travels, wanted, src, dst, edge, step, of
+                relation.handle, relation.index, flags, sent, travels, wanted, src, dst, edge, step, of
             )
     except Exception:
         if not caught:
@@ -164,15 +164,16 @@ def _field(tensor: Tensor, number: int, rows: int) -> Tensor:
 
 def _check_grad(number: int, field: Tensor, grad: Optional[Tensor], goes: bool) -> None:
     if goes and field.dtype not in FLOATS:
-        raise TypeError(f"fields[{number}] is {field.dtype}: gradients travel in float32 or float64")
+        raise TypeError(refusal(f"fields[{number}]", field.dtype))
     if grad is None:
         return
     if not goes:
         raise ValueError(f"grads[{number}] is given, but return_grads[{number}] is false: drop one of both")
-    if grad.shape != field.shape or grad.dtype != field.dtype or not grad.is_contiguous():
+    dtype = storage.computed_in(field.dtype)
+    if grad.shape != field.shape or grad.dtype != dtype or not grad.is_contiguous():
         raise ValueError(
             f"grads[{number}] is {grad.dtype} {tuple(grad.shape)}, fields[{number}] is {field.dtype} "
-            f"{tuple(field.shape)}: they must be the same, and the gradient contiguous"
+            f"{tuple(field.shape)}: the gradient must be {dtype}, of the same shape and contiguous"
         )
 
 

@@ -26,8 +26,8 @@ __all__ = ["sum_to_sources"]
 def sum_to_sources(relation: Relation, e: Optional[Tensor], v: Optional[Tensor]) -> Tensor:
     """``out[j] = sum over out-edges (j -> i) of e[ji] * v[i]``; a factor that is ``None`` is 1. Collective.
 
-    :param e: ``[num_edges, h]`` float32 or float64, where h divides w; w itself where v is ``None``
-    :param v: ``[num_dst, w]`` of the same dtype
+    :param e: ``[num_edges, h]`` float32, float64 or bfloat16, where h divides w; w itself where v is ``None``
+    :param v: ``[num_dst, w]``
     :returns: ``[num_src, w]``
     """
     _session.current().follow_config()
@@ -54,7 +54,8 @@ class _SumToSources(torch.autograd.Function):
         ctx.name = calling_layer("a sum over out-edges")
         ctx.spec = abi.AggregateSpec(relation.index, "copy_u" if e is None else "u_mul_e", "sum")
         ctx.save_for_backward(e, v)
-        out = v.new_empty(relation.num_src, v.shape[1])
+        ctx.dtype = v.dtype if e is None else torch.promote_types(v.dtype, e.dtype)
+        out = v.new_empty(relation.num_src, v.shape[1], dtype=ctx.dtype)
         abi.aggregate_backward(relation.handle, ctx.spec, abi.GRAD_U, None, e, v, out, None)
         ctx.operation = schedule.last()
         return out

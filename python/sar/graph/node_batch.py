@@ -62,6 +62,8 @@ def reduce_by_graph(value: Tensor, batch: NodeBatch, dim: int, reducer: str) -> 
             f"a tensor of shape {tuple(value.shape)} was given for {len(batch)} own nodes (dimension {dim}): tensors "
             "of nodes have a row for each node that this worker owns"
         )
+    if value.dtype == torch.bfloat16:
+        return reduce_by_graph(value.float(), batch, dim, reducer).to(value.dtype)
     if dim:
         return reduce_by_graph(value.movedim(dim, 0), batch, 0, reducer).movedim(0, dim)
     if reducer == "min":
@@ -79,6 +81,8 @@ def reduce_by_graph(value: Tensor, batch: NodeBatch, dim: int, reducer: str) -> 
 @uncompiled
 def softmax_by_graph(value: Tensor, batch: NodeBatch, dim: int) -> Tensor:
     """``exp(value)`` divided by its sum over the nodes of the same graph. Collective."""
+    if value.dtype == torch.bfloat16:
+        return softmax_by_graph(value.float(), batch, dim).to(value.dtype)
     index = batch.as_subclass(Tensor)
     with torch.no_grad():
         most = reduce_by_graph(value.detach(), batch, dim, "max")

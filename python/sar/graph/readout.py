@@ -24,13 +24,15 @@ def graph_reduce(rows: Counts, value: Tensor, reducer: str) -> Tensor:
     """Reduces the rows of all workers to ``[1, ...]``. Collective.
 
     :param rows: own rows and all rows, as ``batch_num_nodes`` gives them
-    :param value: ``[own rows, ...]``, float32 or float64
+    :param value: ``[own rows, ...]``, float32, float64 or bfloat16
     :param reducer: ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``; of equal values max and min take the first, never
         NaN, and give 0 for what is infinite, as DGL does
     :raises ValueError: another reducer, or the number of rows
     """
     if len(value) != int(rows.sum()):
         raise ValueError(f"{len(value)} rows were given, and this worker has {int(rows.sum())}")
+    if value.dtype == torch.bfloat16:
+        return graph_reduce(rows, value.float(), reducer).to(value.dtype)
     if reducer == "min":
         return -graph_reduce(rows, -value, "max")
     if reducer not in ("sum", "mean", "max"):
@@ -44,6 +46,8 @@ def graph_reduce(rows: Counts, value: Tensor, reducer: str) -> Tensor:
 
 def graph_softmax(rows: Counts, value: Tensor) -> Tensor:
     """``exp(value)`` divided by its sum over the rows of all workers, ``[own rows, ...]``. Collective."""
+    if value.dtype == torch.bfloat16:
+        return graph_softmax(rows, value.float()).to(value.dtype)
     with torch.no_grad():
         most = graph_reduce(rows, value, "max")
     power = (value - most).exp()

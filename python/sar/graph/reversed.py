@@ -15,6 +15,7 @@ from typing import Any, Dict, Iterator, List, MutableMapping, Optional, Tuple
 import torch
 from torch import Tensor
 
+from sar._engine.storage import computed_in
 from sar.autograd.compile import uncompiled
 from sar.autograd.message import check, per_head
 from sar.autograd.transpose import sum_to_sources
@@ -170,9 +171,15 @@ class ReversedGraph(Refused):
             e = e.reshape(relation.num_edges, heads)
         else:
             e = _flat(e, shape)
-        out = sum_to_sources(relation, e, _flat(v, shape))
-        if received.op == "mean":
-            out = out / relation.degrees(out=True).clamp(min=1).to(out.dtype).unsqueeze(1)
+        v = _flat(v, shape)
+        if received.op == "mean":  # rounded once, after the division
+            wide = [t if t is None else t.to(computed_in(t.dtype)) for t in (e, v)]
+            total = sum_to_sources(relation, *wide)
+            mean = total / relation.degrees(out=True).clamp(min=1).to(total.dtype).unsqueeze(1)
+            both = [t.dtype for t in (e, v) if t is not None]
+            out = mean.to(torch.promote_types(both[0], both[-1]))
+        else:
+            out = sum_to_sources(relation, e, v)
         self._frame.dstdata[reduce_func.out_field] = out.view(relation.num_src, *shape)
 
     @uncompiled

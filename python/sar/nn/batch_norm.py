@@ -13,6 +13,7 @@ from sar._engine import abi, schedule, session as _session
 from sar.autograd.compile import uncompiled
 from sar.autograd.double_backward import differentiable_once
 from sar.autograd.fused.batch_norm import Norm, normalized
+from sar.autograd.types import FLOATS, refusal
 from sar.graph.edge_tensor.tensor import EdgeTensor
 
 __all__ = ["DistributedBN1D", "MeanOp", "VarOp", "mean_op", "var_op"]
@@ -75,7 +76,7 @@ class DistributedBN1D(nn.Module):
             self.num_batches_tracked.zero_()
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Normalizes ``inp``, ``[n, f]`` or ``[n, f, l]``, float32 or float64. Collective where distributed.
+        """Normalizes ``inp``, ``[n, f]`` or ``[n, f, l]``, of floating-point numbers. Collective where distributed.
 
         In training the result is computed when it is first read, and so is ReLU of it, directly from ``inp``. Only
         ``inp`` is saved for backward.
@@ -123,11 +124,11 @@ class DistributedBN1D(nn.Module):
 
 
 def check_features(x: Tensor, features: Optional[int] = None) -> None:
-    """Refuses what batch statistics cannot be taken of: all but float32 or float64 ``[n, features]``."""
+    """Refuses what batch statistics cannot be taken of: all but ``[n, features]`` of a dtype of messages."""
     if x.dim() != 2 or (features is not None and x.shape[1] != features):
         raise ValueError(f"the input has shape {tuple(x.shape)}, expected (n, {'f' if features is None else features})")
-    if x.dtype not in (torch.float32, torch.float64):
-        raise TypeError(f"the input is {x.dtype}: batch statistics take float32 or float64")
+    if x.dtype not in FLOATS:
+        raise TypeError(refusal("the input of batch norm", x.dtype))
 
 
 class _Moment(torch.autograd.Function):
@@ -157,8 +158,8 @@ class _Moment(torch.autograd.Function):
 class MeanOp(_Moment):
     """``E[x]`` over the rows of all workers. Collective in forward and backward.
 
-    ``MeanOp.apply(x)`` takes ``[n, f]`` float32 or float64 and gives ``[f]``. The gradient of x is exact when every
-    worker's loss may depend on the result. All workers' inputs, or none, must need a gradient.
+    ``MeanOp.apply(x)`` takes ``[n, f]`` of floating-point numbers and gives ``[f]``. The gradient of x is exact when
+    every worker's loss may depend on the result. All workers' inputs, or none, must need a gradient.
     """
 
     @staticmethod

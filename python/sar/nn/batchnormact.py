@@ -48,7 +48,7 @@ class BatchNormAct(DistributedBN1D):
         self.reuse_input = reuse_input
 
     def forward(self, inp: Tensor) -> Tensor:
-        """``[n, f]`` float32 or float64 to the same shape. Collective where distributed.
+        """``[n, f]`` of floating-point numbers to the same shape. Collective where distributed.
 
         :raises ValueError: another shape, or no worker has a row
         :raises TypeError: another dtype

@@ -12,6 +12,8 @@ import (
 var toFloat64 = strings.NewReplacer(
 	"Float32", "Float64", "float32", "float64", "F32", "F64", "f32s", "f64s", "u32s", "u64s", "fillU32", "fillU64",
 	"winF32", "winScalar[float64]", "pickF32", "pickScalar[float64]",
+	"halfSumF32", "halfSumScalar[float64]", "halfSumsF32", "halfSumsScalar[float64]",
+	"halfRowsF32", "halfRowsScalar[float64]", "narrowF32", "narrowScalar[float64]",
 )
 
 // float64s writes a file *_f64.go into dir for each file *_f32.go of the working directory that is written by

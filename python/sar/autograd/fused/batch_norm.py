@@ -10,12 +10,14 @@ Only the rows before normalization are saved for backward; the others are recomp
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Optional, Tuple
+from typing import Any, Optional, Tuple
 
 import torch
 from torch import Tensor
 
 from sar._engine import abi, columns, schedule, session as _session
+from sar._engine.columns import Moments
+from sar._engine.storage import computed_in
 from sar.autograd.compile import uncompiled
 from sar.autograd.double_backward import differentiable_once
 from sar.autograd.types import anchor
@@ -24,14 +26,6 @@ from sar.config import Config
 from . import low_memory
 from .deferred import DeferredTensor
 from .recompute import Recipe
-
-
-class Moments(NamedTuple):
-    """Rows, mean and sum of squared deviations, float64 ``[f]``, over all workers."""
-
-    rows: int
-    mean: Tensor
-    m2: Tensor
 
 
 class Norm:
@@ -56,12 +50,14 @@ class Norm:
         self.needs_backward = grad and (self.shared or any(own))
         self.invstd = (m2 / rows + eps).rsqrt()
         self.scale = self.invstd if weight is None else self.invstd * weight.detach().double()
-        about = mean.to(x.dtype)
+        self.dtypes = [None if p is None else p.dtype for p in (weight, bias)]
+        dtype = computed_in(x.dtype)
+        about = mean.to(dtype)
         self.off = mean - about.double()
         shift = -self.off * self.scale
         if bias is not None:
             shift += bias.detach().double()
-        self.recipe = Recipe(torch.stack([about, self.scale.to(x.dtype), shift.to(x.dtype)]))
+        self.recipe = Recipe(torch.stack([about, self.scale.to(dtype), shift.to(dtype)]))
 
     def backward(
         self, needs: Tuple[bool, bool, bool], grad: Tensor, x: Tensor, relu: bool, out: Optional[Tensor]
@@ -74,8 +70,8 @@ class Norm:
         # own sums of grad and of grad * (x - mean)
         plain, along = columns.normalize_sums(grad, x, self.recipe.columns, relu)
         along = along - self.off * plain
-        for_weight = (along * self.invstd).to(x.dtype) if needs[1] else None
-        for_bias = plain.to(x.dtype) if needs[2] else None
+        for_weight = (along * self.invstd).to(self.dtypes[0]) if needs[1] else None
+        for_bias = plain.to(self.dtypes[1]) if needs[2] else None
         grad_x = None
         if self.shared:
             total = torch.stack([plain, along])
@@ -87,7 +83,7 @@ class Norm:
                 plain, along = total / self.moments.rows
                 times = -self.scale * self.invstd.square() * along
                 plus = -self.scale * plain - self.off * times
-                numbers = torch.cat([self.recipe.columns, torch.stack([times, plus]).to(x.dtype)])
+                numbers = torch.cat([self.recipe.columns, torch.stack([times, plus]).to(self.recipe.columns.dtype)])
                 grad_x = torch.empty_like(grad) if out is None else out
                 columns.normalize_grad(grad, x, numbers, relu, grad_x)
         return grad_x, for_weight, for_bias
@@ -155,23 +151,16 @@ class _Normalize(torch.autograd.Function):
 
 def all_moments(x: Tensor, needs_grad: bool, distributed: bool) -> Tuple[Moments, bool]:
     """Moments over all workers, and whether any of them needs a gradient of its rows. Collective where distributed."""
-    rows, features = x.shape
-    mean, m2 = columns.moments(x)
+    rows, mean, m2 = own = columns.moments(x)
     if not distributed:
-        return Moments(rows, mean, m2), needs_grad
+        return own, needs_grad
+    features = len(mean)
     session = _session.current()
     # every worker fills its own line; adding zeros changes nothing, so all get the same lines to the bit
     lines = torch.zeros(session.world, 2 * features + 2, dtype=torch.float64)
     lines[session.rank] = torch.cat([torch.tensor([float(rows), float(needs_grad)], dtype=torch.float64), mean, m2])
     _session.all_reduce(lines, "sum", abi.TRAIN)
-    count = 0.0
-    mean, m2 = torch.zeros_like(mean), torch.zeros_like(m2)
+    total = Moments(0, torch.zeros_like(mean), torch.zeros_like(m2))
     for line in lines:
-        n = float(line[0])
-        if n == 0:
-            continue
-        delta = line[2 : 2 + features] - mean
-        mean = mean + delta * (n / (count + n))
-        m2 = m2 + line[2 + features :] + delta * delta * (count * n / (count + n))
-        count += n
-    return Moments(int(count), mean, m2), bool(lines[:, 1].any())
+        total = total.merged(Moments(int(line[0]), line[2 : 2 + features], line[2 + features :]))
+    return total, bool(lines[:, 1].any())

@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.utils.weak import TensorWeakRef, WeakTensorKeyDictionary
 
 from sar._engine import columns as kernels
+from sar._engine.storage import computed_in, rounded
 
 ACTIVATIONS: Dict[str, Optional[Callable[[Tensor], Tensor]]] = {
     "none": None,
@@ -62,12 +63,22 @@ class Recipe(NamedTuple):
             return apply(source, self.columns, self.activation == "relu", out)
         function = ACTIVATIONS[self.activation]
         for at, mask in self._blocks(source):
-            rows = apply(source[at], self.columns, False, out[at])
+            into = out[at]
+            rows = apply(source[at], self.columns, False, into if into.dtype == self.dtype else self._empty(into))
             if function is not None:
                 rows.copy_(function(rows))
             if mask is not None:
                 rows.mul_(mask)
+            rounded(rows, into)
         return out.data  # which counts no changes yet
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What it is computed in."""
+        return self.columns.dtype
+
+    def _empty(self, like: Tensor) -> Tensor:
+        return torch.empty_like(like, dtype=self.dtype)
 
     def note(self, rows: Tensor, source: Tensor) -> None:
         """Remembers that :meth:`apply` made these rows of ``source``."""
@@ -83,9 +94,9 @@ class Recipe(NamedTuple):
                 rows = apply(source[at], self.columns, True, torch.empty_like(source[at]))
                 torch.ops.aten.threshold_backward.grad_input(part, rows, 0, grad_input=out[at])
             elif function is not None:
-                rows = apply(source[at], self.columns, False, torch.empty_like(source[at])).requires_grad_()
+                rows = apply(source[at], self.columns, False, self._empty(source[at])).requires_grad_()
                 with torch.enable_grad():
-                    (part,) = torch.autograd.grad(function(rows), rows, part)
+                    (part,) = torch.autograd.grad(function(rows), rows, part.to(self.dtype))
                 out[at] = part
             elif mask is None:
                 out[at] = part
@@ -105,7 +116,7 @@ class Recipe(NamedTuple):
         words = torch.from_numpy(generator.random_raw(-(-rows.numel() // 4)).view(np.int16))
         least = min(round(self.dropout_p * (1 << 16)) - (1 << 15), (1 << 15) - 1)
         kept = (words[: rows.numel()] >= least).view(rows.shape)
-        return kept.to(rows.dtype).div_(1 - self.dropout_p)
+        return kept.to(self.dtype).div_(1 - self.dropout_p)
 
     def _numbers(self) -> Tuple[int, int, int]:
         (share,) = struct.unpack("q", struct.pack("d", self.dropout_p))
@@ -168,7 +179,7 @@ def save(x: Tensor) -> tuple[Saved, Optional[Held]]:
     origin: Optional[_Origin] = _made.get(x)
     source = None if origin is None else origin.source()
     if origin is None or source is None or x._version or source._version != origin.version or not x.shape[1]:
-        return Saved(x, x.new_zeros(3, x.shape[1]), torch.zeros(5, dtype=torch.int64)), None
+        return Saved(x, x.new_zeros(3, x.shape[1], dtype=computed_in(x.dtype)), torch.zeros(5, dtype=torch.int64)), None
     numbers = torch.tensor([1, kernels.checksum(x.detach()), *origin.recipe._numbers()])
     return Saved(source, origin.recipe.columns, numbers), Held(x)
 

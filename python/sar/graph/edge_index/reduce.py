@@ -5,13 +5,15 @@ from __future__ import annotations
 from math import prod
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
+import torch
 from torch import Tensor
 
+from sar._engine.storage import computed_in
 from sar.autograd import expression
 from sar.autograd.compile import uncompiled
 from sar.autograd.expression import Expr, evaluate, load
-from sar.autograd.message import FLOATS
 from sar.autograd.transpose import sum_to_sources
+from sar.autograd.types import FLOATS
 from sar.graph.edge_tensor.calls import remade
 from sar.graph.edge_tensor.tensor import EdgeTensor, values
 from sar.graph.relation import Relation
@@ -68,14 +70,16 @@ def _at_sources(relation: Relation, src: Tensor, dim: int, op: str) -> Tensor:
     features = values.shape[1:]
     if op in ("max", "min"):
         flat = values.reshape(relation.num_edges, prod(features))
+        flat = flat.to(computed_in(flat.dtype))  # equal values are counted
         most = source_maximum(relation, flat if op == "max" else -flat).view(relation.num_src, *features)
-        return _placed(most if op == "max" else -most, dim)
-    wide = values if values.dtype in FLOATS else values.double()
+        return _placed((most if op == "max" else -most).to(values.dtype), dim)
+    wide = values.to(computed_in(values.dtype)) if values.dtype in FLOATS else values.double()
     out = sum_to_sources(relation, wide.reshape(relation.num_edges, prod(features)), None)
-    out = out.view(relation.num_src, *features).to(values.dtype)
+    out = out.view(relation.num_src, *features)
+    out = out if values.dtype in FLOATS else out.to(values.dtype)
     if op == "mean":
         out = out / relation.degrees(out=True).clamp(min=1).view(-1, *(1,) * len(features))
-    return _placed(out, dim)
+    return _placed(out.to(values.dtype) if values.dtype in FLOATS else out, dim)
 
 
 # ---- products ------------------------------------------------------------------
@@ -93,13 +97,15 @@ def _expression(relation: Relation, expr: Expr, op: str) -> Tensor:
     """A reduced expression. In sums of products, factors of destinations are taken out, and those of sources are
     multiplied before they travel; what is left has kernels of its own. Terms of destinations are taken out of means."""
     expr = flat_shapes(expr)
-    if op == "mean" and expr.op == "add":
+    if op == "mean" and expr.op == "add" and expr.dtype != torch.bfloat16:  # whose sums are rounded once
         for rest, end in (expr.args, expr.args[::-1]):
             if end.op == "load" and end.side == "v" and end.shape == expr.shape == rest.shape:
                 assert end.tensor is not None
                 return _expression(relation, rest, op) + _where_edges_end(relation, end.tensor)
     product = Product([], [], [])
     if op not in ("sum", "mean") or expr.op != "mul" or not _factors(expr, product):
+        return evaluate(relation, expr, op)
+    if any(t.dtype == torch.bfloat16 for t in product.u):  # rows that travel stay bfloat16, and products unrounded
         return evaluate(relation, expr, op)
     width = len(expr.shape)
     u = _multiplied(product.u, width)
@@ -154,7 +160,7 @@ def flat_shapes(expr: Expr) -> Expr:
     ``alpha.unsqueeze(-1)`` after a softmax then is the softmax of logits that have that shape, which is the form of
     attention that the engine has loops for.
     """
-    return _shaped(expr, expr.shape, {})
+    return expression.as_type(_shaped(expr, expr.shape, {}), expr.dtype)
 
 
 def _shaped(x: Expr, shape: Tuple[int, ...], done: Dict[Tuple[int, Tuple[int, ...]], Expr]) -> Expr:

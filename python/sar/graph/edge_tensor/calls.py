@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sar.autograd.expression import FLOATS, Expr, evaluate
-from sar.autograd.types import Relation, check_version, version
+from sar.autograd.expression import Expr, evaluate
+from sar.autograd.types import FLOATS, Relation, check_version, version
 
 from .base import BaseEdgeTensor
 from .count import EdgeCount, warn_of_count
@@ -202,7 +202,7 @@ OPERATIONS: Dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("clamp_min", "clamp_min_open"), lambda x, a: a.clamp(min=x.alpha)),
     **dict.fromkeys(("clamp_max", "clamp_max_open"), lambda x, a: a.clamp(max=x.alpha)),
     "total": lambda x, a: a.sum([d + 1 for d in x.dims], keepdim=True),
-    "reshape": lambda x, a: a.reshape(a.shape[0], *x.shape),
+    "reshape": lambda x, a: a.reshape(a.shape[0], *x.shape).to(x.dtype),
 }
 """The engine's operations on some rows; those that are not here have the name that they have in torch."""
 

@@ -14,8 +14,10 @@ from typing import Any, Callable, Dict, Optional, Union
 import torch
 from torch import Tensor
 
+from sar._engine.storage import computed_in
 from sar.autograd import expression
 from sar.autograd.expression import Expr
+from sar.autograd.types import FLOATS, joint
 from sar.distributed.agreement import agreed_seed
 
 from .base import BaseEdgeTensor
@@ -58,13 +60,14 @@ def _operand(value: Any, like: BaseEdgeTensor) -> Union[None, float, Expr]:
         return None
     features = like.dim() - 1
     if isinstance(value, BaseEdgeTensor):
-        same = value.relation is like.relation and value.dtype == like.dtype and value.dim() == like.dim()
-        return value._computation if same else None
+        fits = joint(value.dtype, like.dtype) is not None and value.dim() == like.dim()
+        return value._computation if fits and value.relation is like.relation else None
     if value.dim() == 0 and not value.is_complex():
-        return expression.param(value.to(like.dtype))  # as torch does, a single number does not change the dtype
+        # as torch does, a single number does not change the dtype
+        return expression.param(value.to(computed_in(like.dtype)), like.dtype)
     if not value.is_floating_point() and not value.is_complex():
         value = value.to(like.dtype)
-    if value.dtype != like.dtype or value.dim() > features + 1:
+    if joint(value.dtype, like.dtype) is None or value.dtype not in FLOATS or value.dim() > features + 1:
         return None
     if value.dim() <= features:
         return expression.param(value)
@@ -87,11 +90,11 @@ def _binary(op: str, a: Any, b: Any) -> Any:
         if made is not None:
             return like.extended(expression.unary(made[0], x, made[1]))
         # a quotient is not the product with the rounded reciprocal
-        y = expression.param(torch.tensor(y, dtype=like.dtype))
+        y = expression.param(torch.tensor(y, dtype=computed_in(like.dtype)), like.dtype)
     elif isinstance(x, float):
         if op != "div":
             return like.extended(expression.unary({"add": "shift", "mul": "scale", "sub": "rsub"}[op], y, x))
-        x = expression.param(torch.tensor(x, dtype=like.dtype))
+        x = expression.param(torch.tensor(x, dtype=computed_in(like.dtype)), like.dtype)
     try:
         return like.extended(expression.binary(op, x, y))
     except ValueError:

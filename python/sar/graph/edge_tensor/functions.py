@@ -52,6 +52,7 @@ AUGMENTED = frozenset(
 CONVERSIONS: Dict[Any, Tuple[torch.dtype, ...]] = {
     **dict.fromkeys((Tensor.to, Tensor.type_as, Tensor.cpu, Tensor.contiguous), ()),
     **{Tensor.float: (torch.float32,), Tensor.double: (torch.float64,), Tensor.long: (torch.int64,)},
+    Tensor.bfloat16: (torch.bfloat16,),
 }
 """Functions that give the tensor itself where there is nothing to convert, and what they convert to."""
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from sar.autograd import expression
 from sar.autograd.expression import Expr, load
+from sar.autograd.types import FLOATS
 
 from .base import BaseEdgeTensor
 
@@ -51,7 +52,7 @@ def _cat(tensors: Any, dim: int = 0, *, axis: Optional[int] = None, out: Any = N
 
 
 def _of_edges(tensor: Tensor, edges: int) -> Optional[Parts]:
-    fits = tensor.dim() > 1 and tensor.shape[0] == edges and tensor.dtype in (torch.float32, torch.float64)
+    fits = tensor.dim() > 1 and tensor.shape[0] == edges and tensor.dtype in FLOATS
     return (load("e", tensor),) if fits else None
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Union, overload
 import torch
 from torch import Tensor
 
+from sar._engine.storage import computed_in
 from sar.autograd import expression
 from sar.autograd.compile import uncompiled
 from sar.autograd.expression import Expr, evaluate
@@ -105,7 +106,7 @@ def _joint(relations: List[Relation], logits: List[Tensor]) -> List[Tensor]:
     for relation, value in zip(relations, logits):
         expr = as_expr(value, "e")
         with torch.no_grad():
-            most = evaluate(relation, expr, "max")
+            most = evaluate(relation, expr, "max").to(computed_in(expr.dtype))
             empty = (relation.degrees(out=False) == 0).view(-1, *(1,) * len(expr.shape))
             most = most.masked_fill(empty, float("-inf"))
         kind = relation.canonical[2]
@@ -120,9 +121,11 @@ def _joint(relations: List[Relation], logits: List[Tensor]) -> List[Tensor]:
         powers.append(power)
         part = evaluate(relation, power, "sum")
         sums[kind] = sums[kind] + part if kind in sums else part
+    results = [
+        expression.binary("div", x, expression.load("v", sums[r.canonical[2]])) for r, x in zip(relations, powers)
+    ]
     return [
-        EdgeTensor(r, expression.binary("div", power, expression.load("v", sums[r.canonical[2]])))
-        for r, power in zip(relations, powers)
+        EdgeTensor(r, expression.as_type(result, value.dtype)) for r, result, value in zip(relations, results, logits)
     ]
 
 

@@ -24,8 +24,8 @@ from torch import Tensor
 
 from sar._engine.log import log_once
 from sar.autograd.compile import uncompiled
-from sar.autograd.expression import Expr, evaluate, load
-from sar.autograd.types import Relation
+from sar.autograd.expression import Expr, as_type, evaluate, load
+from sar.autograd.types import Relation, joint
 
 from . import engine, rowwise
 from .base import BaseEdgeTensor
@@ -177,6 +177,8 @@ class EdgeTensor(BaseEdgeTensor):
 
     def become(self, other: Tensor) -> EdgeTensor:
         """Takes over the values of ``other``: what operations in place do."""
+        if isinstance(other, EdgeTensor) and other.in_engine and joint(other.dtype, self.dtype) is not None:
+            other = other.extended(as_type(other.computation, self.dtype))  # as torch does, written as it is stored
         if other.shape != self.shape or other.dtype != self.dtype:
             raise RuntimeError(
                 f"an edge tensor {tuple(self.shape)} {self.dtype} cannot become {tuple(other.shape)} {other.dtype} in "

@@ -16,7 +16,7 @@ from torch import Tensor
 from sar.autograd.double_backward import differentiable_once
 from sar.autograd.expression import Expr, evaluate
 from sar.autograd.fetch import fetch
-from sar.autograd.message import FLOATS
+from sar.autograd.types import FLOATS
 from sar.distributed.agreement import agree
 from sar.errors import PeerLostError, RemoteError, ScheduleError
 from sar.graph.edge_tensor.calls import by_rows, ordered, rows

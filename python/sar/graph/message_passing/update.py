@@ -10,6 +10,7 @@ from torch import Tensor
 from sar.autograd import expression, message as messages
 from sar.autograd.compile import uncompiled
 from sar.autograd.expression import Expr
+from sar.autograd.types import FLOATS
 from sar.data.partition_book import CanonicalEtype
 from sar.graph.edge_tensor.tensor import EdgeTensor, as_expr
 from sar.graph.frames import is_lazy
@@ -208,7 +209,7 @@ def edge_values(space: EdgeSpace, sent: builtin.Message) -> Tensor:
     """A built-in message as a column of edges, not computed."""
     if sent.name == "copy_e":
         column: Tensor = space.edge[sent.terms[0].field]
-        if is_lazy(column) or column.dtype not in expression.FLOATS or column.device.type != "cpu":
+        if is_lazy(column) or column.dtype not in FLOATS or column.device.type != "cpu":
             return column
     return EdgeTensor(space.relation, _written(space, sent))
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from sar._engine import schedule, streams
+from sar._engine.storage import computed_in
 from sar.autograd.fetch import fetch
 from sar.autograd.stream import Block, stream
 from sar.config import Config
@@ -131,7 +132,8 @@ class OfNodes:
             sources, block = self._block(number, bool(columns))
             fetched = [fetch(relation, sources, column.detach()) for column in columns] if again else []
             shapes = [(len(sources), *column.shape[1:]) for column in columns]
-            grads = [torch.zeros(s, dtype=c.dtype) if goes else None for s, c, goes in zip(shapes, columns, returns)]
+            dtypes = [computed_in(column.dtype) for column in columns]
+            grads = [torch.zeros(s, dtype=d) if goes else None for s, d, goes in zip(shapes, dtypes, returns)]
             if block.size[1]:
                 visit(block._replace(rows=fetched, grads=grads))
             for grad, total in zip(grads, sums):

@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
+from sar._engine.storage import computed_in
 from sar.autograd.double_backward import calling_layer, differentiable_once, refuse_transforms
 from sar.autograd.types import anchor
 from sar.config import Config
@@ -203,8 +204,9 @@ class Executor:
             if grad is not None:
                 self._result(name).begin(grad)
         needs = [column.requires_grad and self._grad for column in columns]
-        sums = [torch.zeros(c.shape, dtype=c.dtype) if needed else None for c, needed in zip(columns, needs)]
-        self._gradients = [None] * len(self._used(self.outside.captured))
+        sums = [torch.zeros(c.shape, dtype=computed_in(c.dtype)) if n else None for c, n in zip(columns, needs)]
+        used = self._used(self.outside.captured)
+        self._gradients = [None] * len(used)
         self._sums = sums
         numbers = iter(range(len(self._sizes)))
         state = torch.get_rng_state()
@@ -219,7 +221,8 @@ class Executor:
         finally:
             torch.set_rng_state(state)
         self._sums = []
-        return [*sums, *self._gradients]
+        found = zip([*sums, *self._gradients], [*columns, *used])
+        return [None if grad is None else grad.to(of.dtype) for grad, of in found]
 
     def _backward(self, number: int, block: EdgeBlock, given: Mapping[str, bool]) -> None:
         if number < 0 or self._sizes[number] != block.size:
@@ -250,13 +253,14 @@ class Executor:
         for i, of_used in enumerate(grads[len(wanted) :]):
             old = self._gradients[i]
             if of_used is not None:
+                of_used = of_used.to(computed_in(of_used.dtype))
                 self._gradients[i] = of_used if old is None else old.add_(of_used)
         of_rows, of_sources = iter(grads[: len(wanted)]), iter(block.grads)
         for (side, _), total, row in zip(self.slots, self._sums, rows):
             grad = next(of_rows) if row.requires_grad else None
             target = next(of_sources) if side == "u" else total
             if target is not None and grad is not None:
-                target.index_add_(0, block.at[side], grad)
+                target.index_add_(0, block.at[side], grad.to(target.dtype))
 
 
 class _Recomputed(torch.autograd.Function):

@@ -8,6 +8,8 @@ from typing import Mapping, Optional, Tuple
 import torch
 from torch import Tensor
 
+from sar._engine.storage import computed_in
+from sar.autograd.types import refusal
 from sar.graph.relation import Relation
 
 from .agreement import Output
@@ -55,6 +57,7 @@ class Total(Reduction):
             dtype = torch.int64
         if degrees is not None and not dtype.is_floating_point and not dtype.is_complex:
             dtype = torch.get_default_dtype()
+        self._rounded, dtype = dtype, computed_in(dtype)
         self._degrees = None if degrees is None else degrees.clamp(min=1).to(dtype).unsqueeze(1)
         self._sum: Optional[Tensor] = torch.zeros(rows, self.width, dtype=dtype)
 
@@ -67,12 +70,12 @@ class Total(Reduction):
         assert out is not None
         if self._degrees is not None:
             out /= self._degrees
-        return out.view(self.rows, *self.shape)
+        return out.to(self._rounded).view(self.rows, *self.shape)
 
     def begin(self, grad: Tensor) -> None:
         super().begin(grad)
         if self._degrees is not None:
-            self._grad = self._grad / self._degrees
+            self._grad = (self._grad / self._degrees).to(grad.dtype)
 
     def gradient(self, at: At, messages: Tensor) -> Tensor:
         return self._grad.index_select(0, at["v"]).view(len(messages), *self.shape)
@@ -121,7 +124,7 @@ class DGLExtremum(Extremum):
     ) -> None:
         super().__init__(rows, shape, dtype, largest)
         self._found = None if dtype.is_floating_point else torch.zeros(rows, dtype=torch.bool)
-        self._last = dtype == torch.float32
+        self._last = computed_in(dtype) == torch.float32
         number = torch.int32 if edges is not None and edges < 1 << 31 else torch.int64
         self._nobody = -1 if self._last else torch.iinfo(number).max
         self._winner = None if edges is None else torch.full((rows, self.width), self._nobody, dtype=number)
@@ -162,7 +165,7 @@ class PyGExtremum(Extremum):
 
     def __init__(self, rows: int, shape: Tuple[int, ...], dtype: torch.dtype, largest: bool, count: bool) -> None:
         super().__init__(rows, shape, dtype, largest)
-        self._ties = torch.zeros_like(self._best) if count else None
+        self._ties = torch.zeros_like(self._best, dtype=computed_in(self._best.dtype)) if count else None
         self._empty = torch.ones(rows, 1, dtype=torch.bool)
 
     def _note(self, rows: Tensor, place: Tensor, eid: Tensor, won: Tensor, as_before: Tensor) -> None:
@@ -178,7 +181,7 @@ class PyGExtremum(Extremum):
     def begin(self, grad: Tensor) -> None:
         super().begin(grad)
         assert self._ties is not None
-        self._grad = self._grad / (self._ties + (self._best == 0))
+        self._grad = (self._grad / (self._ties + (self._best == 0))).to(grad.dtype)
 
     def gradient(self, at: At, messages: Tensor) -> Tensor:
         won = messages.detach().reshape(len(messages), self.width) == self._best.index_select(0, at["v"])
@@ -214,6 +217,8 @@ def reduction(relation: Relation, reducer: Optional[str], out: Output, wanted: b
     :param wanted: gradients of messages will be asked for
     """
     kind = out.shape, out.dtype
+    if reducer is not None and out.dtype == torch.float16:
+        raise TypeError(refusal("the message", out.dtype))
     if reducer is None:
         return PerRow(relation.num_edges, *kind, "e")
     if reducer in ("sum", "mean"):

@@ -1,0 +1,52 @@
+package vec
+
+import "math"
+
+// BFloat16 is the upper half of a float32. It stores numbers, and every loop computes with what it is as a T.
+type BFloat16 = uint16
+
+// wide is the number that b stores.
+func wide[T Float](b BFloat16) T { return T(math.Float32frombits(uint32(b) << 16)) }
+
+// withHalves takes the loops that read or write bfloat16 from others.
+func (o *Ops[T]) withHalves(from Ops[T]) {
+	o.HalfSum, o.HalfSums, o.HalfRows, o.Narrow = from.HalfSum, from.HalfSums, from.HalfRows, from.Narrow
+}
+
+func halfSumScalar[T Float](g *Gather[T]) {
+	if g.First {
+		clear(g.Y)
+	}
+	d := len(g.Y)
+	for k, col := range g.Col {
+		x := g.Half[int(col-g.Base)*g.Stride:][:d]
+		for j := range g.Y {
+			if g.C == nil {
+				g.Y[j] += wide[T](x[j])
+			} else {
+				g.Y[j] += T(g.C[k] * wide[T](x[j]))
+			}
+		}
+	}
+}
+
+func halfSumsScalar[T Float](g *Gather[T], runs []Run) { gatherEach(g, runs, halfSumScalar[T]) }
+
+func halfRowsScalar[T Float](z []T, x []BFloat16, stride int, base int32, index []int32, w int) {
+	for k, i := range index {
+		to, from := z[k*w:][:w], x[int(i-base)*stride:][:w]
+		for j, v := range from {
+			to[j] = wide[T](v)
+		}
+	}
+}
+
+func narrowScalar[T Float](z []BFloat16, x []T) {
+	x = x[:len(z)]
+	for j, v := range x {
+		b := math.Float32bits(float32(v))
+		if z[j] = BFloat16((b + 0x7fff + b>>16&1) >> 16); v != v {
+			z[j] = 0x7fc0
+		}
+	}
+}

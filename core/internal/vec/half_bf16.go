@@ -1,0 +1,85 @@
+//go:build goexperiment.simd && (amd64 || arm64)
+
+package vec
+
+import "unsafe"
+
+// Loops over rows of bfloat16, which are widened as they are loaded.
+
+const sizeBF16 = int(unsafe.Sizeof(BFloat16(0)))
+
+// partBF16 is partF32 of bfloat16.
+func partBF16(p unsafe.Pointer, in u32s, n int) f32s {
+	if uintptr(p)%pageSize > pageSize-uintptr(lanesF32*sizeBF16) {
+		var whole [lanesF32]BFloat16
+		copy(whole[:], unsafe.Slice((*BFloat16)(p), n))
+		return wideBF16(unsafe.Pointer(&whole))
+	}
+	return wideBF16(p).ToBits().And(in).BitsToFloat32()
+}
+
+// halfSumF32 is gatherSumF32 of such rows.
+func halfSumF32(g *Gather[float32]) {
+	d := len(g.Y)
+	y, x := unsafe.Pointer(unsafe.SliceData(g.Y)), unsafe.Pointer(unsafe.SliceData(g.Half))
+	c := unsafe.Pointer(unsafe.SliceData(g.C))
+	for d > 0 {
+		w := min(d, 8*lanesF32)
+		tileBF16(w)(y, x, (w-lanesF32)*sizeF32, g.Stride*sizeBF16, g.Col, int(g.Base), c, g.First)
+		if d -= w; d > 0 { // past the last tile they would point to nothing
+			y, x = unsafe.Add(y, w*sizeF32), unsafe.Add(x, w*sizeBF16)
+		}
+	}
+}
+
+// halfSumsF32 is gatherSumsF32 of such rows.
+func halfSumsF32(g *Gather[float32], runs []Run) {
+	if g.D == 0 || g.D > 8*lanesF32 {
+		gatherEach(g, runs, halfSumF32)
+		return
+	}
+	sum, x, stride, base := tileBF16(g.D), unsafe.Pointer(unsafe.SliceData(g.Half)), g.Stride*sizeBF16, int(g.Base)
+	end := (g.D - lanesF32) * sizeF32
+	for _, r := range runs {
+		var c unsafe.Pointer
+		if g.C != nil {
+			c = unsafe.Pointer(unsafe.SliceData(g.C[r.At:][:r.To-r.From]))
+		}
+		y := unsafe.Pointer(unsafe.SliceData(g.Y[r.Y:][:g.D]))
+		sum(y, x, end, stride, g.Col[r.From:r.To], base, c, g.First)
+	}
+}
+
+// halfRowsF32 ends a row with the register that ends where the row does.
+//
+//go:nocheckptr
+func halfRowsF32(z []float32, x []BFloat16, stride int, base int32, index []int32, w int) {
+	if w < lanesF32 {
+		halfRowsScalar(z, x, stride, base, index, w)
+		return
+	}
+	for k, i := range index {
+		to := unsafe.Pointer(unsafe.SliceData(z[k*w:][:w]))
+		from := unsafe.Pointer(unsafe.SliceData(x[int(i-base)*stride:][:w]))
+		last := w - lanesF32
+		for j := 0; j < last; j += lanesF32 {
+			*(*f32s)(unsafe.Add(to, j*sizeF32)) = wideBF16(unsafe.Add(from, j*sizeBF16))
+		}
+		*(*f32s)(unsafe.Add(to, last*sizeF32)) = wideBF16(unsafe.Add(from, last*sizeBF16))
+	}
+	clearUpper()
+}
+
+//go:nocheckptr
+func narrowF32(z []BFloat16, x []float32) {
+	x = x[:len(z)]
+	j := 0
+	for ; j+lanesF32 <= len(z); j += lanesF32 {
+		v := *(*f32s)(unsafe.Pointer(&x[j]))
+		b := v.ToBits()
+		b = b.Add(b.ShiftAllRight(16).And(fillU32(1))).Add(fillU32(0x7fff)).ShiftAllRight(16)
+		storeBF16(unsafe.Pointer(&z[j]), fillU32(0x7fc0).IfElse(v.NotEqual(v), b))
+	}
+	clearUpper()
+	narrowScalar(z[j:], x[j:])
+}

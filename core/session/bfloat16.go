@@ -1,0 +1,96 @@
+package session
+
+import (
+	"sar/core/exchange"
+	"sar/core/expr"
+	"sar/core/kernel"
+	"sar/core/mem"
+)
+
+// halves is the tensors of a call that its caller has in bfloat16: copies are computed with where nothing reads or
+// writes such tensors where they lie. Free it.
+type halves[T Float] struct {
+	made   []mem.Array[T]
+	rounds []func()
+}
+
+func (h *halves[T]) make(n int) ([]T, error) {
+	made, err := mem.Make[T](mem.Scratch, n)
+	h.made = append(h.made, made)
+	return made.Data, err
+}
+
+// read is what x has, as numbers of T.
+func (h *halves[T]) read(x Rows[T]) ([]T, error) {
+	if x.Half == nil {
+		return x.Data, nil
+	}
+	made, err := h.make(len(x.Half))
+	if err == nil {
+		kernel.Widen(pool, made, x.Half)
+	}
+	return made, err
+}
+
+// write is numbers of T that x gets when they are rounded.
+func (h *halves[T]) write(x Rows[T]) ([]T, error) {
+	if x.Half == nil {
+		return x.Data, nil
+	}
+	made, err := h.make(len(x.Half))
+	h.rounds = append(h.rounds, func() { kernel.Narrow(pool, x.Half, made) })
+	return made, err
+}
+
+// round rounds what was written.
+func (h *halves[T]) round() {
+	for _, f := range h.rounds {
+		f()
+	}
+}
+
+func (h *halves[T]) free() {
+	for i := range h.made {
+		h.made[i].Free()
+	}
+}
+
+// bindOut gives a forward its result.
+func (h *halves[T]) bindOut(x *expr.Run[T], out Rows[T]) (err error) {
+	if out.Half != nil && exchange.RoundsSums(x) {
+		x.HalfOut = out.Half
+		return nil
+	}
+	x.Out, err = h.write(out)
+	return err
+}
+
+// bindGradients gives a backward the gradient of the result, the result, and places for gradients of operands.
+func (h *halves[T]) bindGradients(x *expr.Run[T], plan *expr.GradientPlan, out, gradOut Rows[T],
+	grads []*Rows[T]) (err error) {
+	p := x.Program
+	sum, plain := p.PlainSum()
+	if plan.Result {
+		if x.Out, err = h.read(out); err != nil {
+			return err
+		}
+	}
+	if plain && plan.Operands&^(1<<sum.Rows) == 0 {
+		x.Grad, x.HalfGrad = gradOut.Data, gradOut.Half
+	} else if x.Grad, err = h.read(gradOut); err != nil {
+		return err
+	}
+	x.Grads = make([][]T, len(grads))
+	for i, grad := range grads {
+		switch {
+		case grad == nil:
+		case grad.Half != nil && plain && i == sum.Rows && exchange.RoundsSums(x):
+			x.HalfOut = grad.Half
+		default:
+			if x.Grads[i], err = h.write(*grad); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,43 @@
+"""Types that rows are stored in, and types that are computed in.
+
+Rows of nodes and edges, and what backward saves of them, may be bfloat16. Sums over edges, softmaxes and statistics are
+computed in float32 then, and a result is rounded once, at the end. So it does not depend on how the graph is split.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, List, Optional, Sequence
+
+if TYPE_CHECKING:  # commands that open partitions do without torch
+    import torch
+    from torch import Tensor
+
+__all__ = ["computed_in", "name_of", "rounded", "widened"]
+
+
+def computed_in(*dtypes: torch.dtype) -> torch.dtype:
+    """What is computed in, by the dtypes of operands."""
+    import torch
+
+    found = dtypes[0]
+    for dtype in dtypes[1:]:
+        found = torch.promote_types(found, dtype)
+    return torch.float32 if found == torch.bfloat16 else found
+
+
+def name_of(tensor: Tensor) -> str:
+    """How programs call the storage of an operand; empty where it is of the type that is computed in."""
+    import torch
+
+    return "bfloat16" if tensor.dtype == torch.bfloat16 else ""
+
+
+def widened(tensors: Sequence[Optional[Tensor]], dtype: torch.dtype) -> List[Optional[Tensor]]:
+    """Tensors of the type that is computed in, and those of bfloat16 as they are; others are copied."""
+    return [t if t is None or name_of(t) else t.to(dtype) for t in tensors]
+
+
+def rounded(found: Tensor, into: Tensor) -> None:
+    """Puts what was computed in another type into a tensor, rounded to nearest even."""
+    if found.dtype != into.dtype:
+        into.copy_(found)
