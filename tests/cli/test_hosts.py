@@ -13,7 +13,7 @@ from unittest import mock
 import pytest
 
 import sar
-from sar.cli import hosts
+from sar.cli import agent, hosts
 from tests.support.command import launch_fresh
 from tests.support.processes import is_gone, wait_until
 
@@ -27,6 +27,7 @@ while :; do case "$1" in -o|-p) shift 2;; -*) shift;; *) break;; esac; done
 host=$1; shift
 echo "$host $$ $*" >> {folder}/ssh.log
 if [ "$host" = unreachable ]; then echo "ssh: connect to host unreachable port 22: No route to host" >&2; exit 255; fi
+if [ "$host" = noisy ]; then exec yes; fi
 echo "Welcome to $host, it is
 printf 'a fine day"
 cd /
@@ -130,6 +131,7 @@ def test_a_failure_on_another_host(tmp_path: Path, ssh: str) -> None:
     path = script(
         tmp_path,
         "print('pid', os.getpid(), os.getppid(), flush=True)\n"
+        "sys.stderr.write('no\\0end' * 99 + '\\0'); sys.stderr.flush()\n"
         "if rank == 2: time.sleep(0.5); raise ValueError('of rank 2')\n"
         "time.sleep(300)",
     )
@@ -138,6 +140,7 @@ def test_a_failure_on_another_host(tmp_path: Path, ssh: str) -> None:
     closing = done.stderr[done.stderr.rindex("sar launch: ") :]
     assert closing.startswith("sar launch: rank 2 ended with exit code 1; ranks 0, 1 were stopped")
     assert "    ValueError: of rank 2" in closing
+    assert "[2] " + "no\0end" * 99 + "\0Traceback" in done.stderr
     pids = [int(pid) for line in done.stdout.splitlines() for pid in line.split()[2:]]
     assert len(pids) == 6 and all(map(is_gone, pids))
 
@@ -147,6 +150,8 @@ def test_hosts_of_no_use(tmp_path: Path, ssh: str) -> None:
     done = launch_fresh("--hosts", "a,unreachable", "--ssh", ssh, path)
     assert done.returncode == 1 and "started" not in done.stdout
     assert "unreachable: ssh cannot reach it: ssh: connect to host unreachable port 22: No route" in done.stderr
+    done = launch_fresh("--hosts", "noisy", "--ssh", ssh, path)
+    assert done.returncode == 1 and "noisy: something else than the agent answers" in done.stderr
     done = launch_fresh("--hosts", "a", "--remote-python", "/no/python", "--ssh", ssh, path)
     assert done.returncode == 1 and re.search("a: no agent of SAR .*/no/python.*--remote-python", done.stderr)
     done = launch_fresh("--hosts", "a", "--directory", "/no/directory", "--ssh", ssh, path)
@@ -154,6 +159,22 @@ def test_hosts_of_no_use(tmp_path: Path, ssh: str) -> None:
     with mock.patch.object(sar, "__version__", "9.9"):
         done = launch_fresh("--hosts", "a", "--ssh", ssh, path)
     assert done.returncode == 1 and f"a: SAR {sar.__version__} is installed here and 9.9 at the launcher" in done.stderr
+
+
+def test_how_a_worker_was_killed(tmp_path: Path, ssh: str) -> None:
+    path = script(tmp_path, "os.kill(os.getpid(), signal.SIGUSR1)")
+    done = launch_fresh("--hosts", "a:12", "--grace", 9, "--ssh", ssh, path)
+    assert done.returncode == 128 + signal.SIGUSR1
+    assert f"was killed by signal {signal.SIGUSR1:d} (User defined signal 1)" in done.stderr
+
+
+def test_a_launcher_that_is_silent() -> None:
+    read, write = os.pipe()
+    os.write(write, b"one\n\ntwo\nthr")
+    with mock.patch.object(agent, "_SILENT_SECONDS", 0.01):
+        assert list(agent.lines(read)) == [b"one", b"two"]
+    os.close(read)
+    os.close(write)
 
 
 SLOW = (
@@ -213,7 +234,7 @@ def test_a_killed_ssh_ends_the_workers_and_they_start_again(tmp_path: Path, ssh:
         assert re.search("rank 1 is lost: b: the connection has ended: ssh was killed by signal 9", errors)
         assert "restart 1 of 1" in errors
         wait_until(lambda: all(map(is_gone, first)))
-        assert len((tmp_path / "ssh.log").read_text().splitlines()) == 4
+        assert len((tmp_path / "ssh.log").read_text().splitlines()) == 6
         assert all(map(is_gone, pids(tmp_path, 1, 3)))
     finally:
         job.kill()

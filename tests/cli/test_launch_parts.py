@@ -1,116 +1,16 @@
-"""Parts of ``sar launch``: the channel to other hosts, the binding of workers to cores, log files."""
+"""Parts of ``sar launch``: the binding of workers to cores, log files."""
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
 from pathlib import Path
-from typing import Any, Callable, Coroutine, Iterator
+from typing import Iterator
 from unittest import mock
 
 import pytest
 
-from sar.cli import binding, channel, lines
-from sar.cli.channel import GREETING, Channel, ChannelError
+from sar.cli import binding, lines
 from tests.support.command import launch_fresh
-
-# ---- the channel ---------------------------------------------------------------------------
-
-
-class Ends:
-    """A channel of the launcher, and what the agent would write to and read from."""
-
-    async def __aenter__(self) -> Ends:
-        from_agent, self.agent_out = os.pipe()
-        self.agent_in, self.to_agent = os.pipe()
-        reader, self.transport = await channel.open_reader(open(from_agent, "rb", buffering=0))  # noqa: SIM115
-        self.launcher = Channel(reader, self.to_agent)
-        return self
-
-    async def __aexit__(self, *unused: object) -> None:
-        self.transport.close()
-        for descriptor in (self.agent_out, self.agent_in, self.to_agent):
-            os.close(descriptor)
-
-
-async def messages_come_in_pieces() -> None:
-    async with Ends() as ends:
-        greeted = asyncio.create_task(ends.launcher.greeted())
-        sent = b"motd\n" + GREETING + b'\n{"rank": 3, "stdout": "text"}\n'
-        for k in range(len(sent)):
-            os.write(ends.agent_out, sent[k : k + 1])
-            await asyncio.sleep(0)
-        assert await greeted == b"motd\n"
-        assert await ends.launcher.receive() == {"rank": 3, "stdout": "text"}
-
-
-async def what_is_no_agent() -> None:
-    async with Ends() as ends:
-        greeted = asyncio.create_task(ends.launcher.greeted())
-        while not greeted.done():
-            os.write(ends.agent_out, bytes(1 << 12))
-            await asyncio.sleep(0)
-        with pytest.raises(ChannelError, match="something else than the agent answers"):
-            await greeted
-
-
-async def what_is_no_message() -> None:
-    for text in (b"hello\n", b"[1]\n", b"[" * 100_000 + b"\n"):
-        async with Ends() as ends:
-            writing = asyncio.get_running_loop().run_in_executor(None, os.write, ends.agent_out, text)
-            with pytest.raises(ChannelError, match="something else than a message came"):
-                await ends.launcher.receive()
-            await writing
-
-
-async def lengths_are_bounded() -> None:
-    async with Ends() as ends:
-        received = asyncio.create_task(ends.launcher.receive())
-        while not received.done():
-            os.write(ends.agent_out, b"x" * (1 << 12))
-            await asyncio.sleep(0)
-        with pytest.raises(ChannelError, match="a message came of more than 1000000 bytes"):
-            await received
-
-
-async def a_stuck_agent_blocks_nobody() -> None:
-    async with Ends() as ends:
-        text = os.urandom(1 << 20).decode("latin-1")
-        ends.launcher.send(text=text)
-        read = b""
-        while not read.endswith(b"\n"):
-            read += os.read(ends.agent_in, 1 << 20)
-            await asyncio.sleep(0.001)
-        assert json.loads(read) == {"text": text} and not ends.launcher.unsent
-
-
-async def silence_is_an_end() -> None:
-    async with Ends() as ends:
-        with mock.patch.object(channel, "PING_SECONDS", 0.01):
-            ends.launcher.silent = 0.02
-            await ends.launcher.keep()
-        assert os.read(ends.agent_in, 100) == b"\n\n"
-        with pytest.raises(ChannelError, match="nothing has been heard for 0.02 s"):
-            await ends.launcher.receive()
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        messages_come_in_pieces,
-        what_is_no_agent,
-        what_is_no_message,
-        lengths_are_bounded,
-        a_stuck_agent_blocks_nobody,
-        silence_is_an_end,
-    ],
-    ids=lambda case: case.__name__,
-)
-def test_channel(case: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    with mock.patch.object(channel, "_LONGEST", 1_000_000):
-        asyncio.run(asyncio.wait_for(case(), 30))
-
 
 # ---- binding -------------------------------------------------------------------------------
 

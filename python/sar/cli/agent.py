@@ -1,69 +1,46 @@
-"""The agent of ``sar launch`` on another host, started there over ssh: runs the workers of that host.
+"""The agent of ``sar launch`` on another host, started there over ssh: runs one worker, whose output is its own.
 
-It decides nothing: it passes on output and signals, and reports how workers end. When the launcher, or the connection
-to it, is gone, it ends its workers.
+It decides nothing. On its standard input come lines: what is to run, when to begin, then signals for the worker; an
+empty line is a sign of life. When they end, since the launcher or the connection to it is gone, it ends the worker.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
+import json
 import os
+import select
 import signal
+import subprocess
 import sys
-from functools import partial
+import threading
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import sar
 from sar.distributed.network import free_port
 
 from .binding import seats
-from .channel import GREETING, PATIENT_SECONDS, Channel, ChannelError, open_reader
-from .workers import DRAIN_SECONDS, TERMINATE_SECONDS, Deliver, Local, Worker
+from .workers import DRAIN_SECONDS, TERMINATE_SECONDS, in_child, signal_group
 
-_PATIENCE = 300.0  # for the launcher to say what to do: it waits for the slowest host
+GREETING = b"\0sar agent\n"
+"""Comes on standard output after whatever a login shell prints. A line of JSON follows, then what the worker prints."""
+ENDED = b"\0sar ended "
+"""Comes last on standard error, with the worker's exit code."""
 
-
-async def serve(source: int, target: int) -> int:
-    """Does what the launcher says, and returns the exit code."""
-    reader, _ = await open_reader(open(source, "rb", buffering=0))  # noqa: SIM115
-    channel = Channel(reader, target, PATIENT_SECONDS)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        error = ChannelError(f"the agent was stopped by signal {int(number)}")
-        asyncio.get_running_loop().add_signal_handler(number, reader.set_exception, error)
-    keep = asyncio.create_task(channel.keep())
-    try:
-        channel.write(GREETING)
-        order = await _content(channel, "order")
-        prepare(order)
-        own = seats(order["bind"], order["workers"], order["threads"])
-        port = free_port() if order["port"] else 0
-        channel.send(ready={"port": port})
-        places = await _content(channel, "start")
-        await run(channel, Local(order["command"], [{**os.environ, **place} for place in places], own))
-        return 0
-    except (ChannelError, ValueError, OSError) as error:
-        channel.send(trouble=str(error))
-        return 1
-    finally:
-        keep.cancel()
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(channel.flushed(0), DRAIN_SECONDS)
+_SILENT_SECONDS = 600.0  # then the launcher is gone; it may be stopped at its terminal for a while
 
 
-async def _content(channel: Channel, name: str) -> Any:
-    """What the next message holds, which is of this name."""
-    try:
-        message = await asyncio.wait_for(channel.receive(), _PATIENCE)
-    except asyncio.TimeoutError:
-        raise ChannelError("the launcher has not said what to do") from None
-    if name not in message:
-        raise ChannelError(f"the launcher says {', '.join(message)} in place of {name}")
-    return message[name]
+def lines(source: int) -> Iterator[bytes]:
+    """What the launcher says, until the connection to it ends, or it has said nothing for long."""
+    unread = b""
+    while select.select([source], [], [], _SILENT_SECONDS)[0] and (data := os.read(source, 1 << 16)):
+        *whole, unread = (unread + data).split(b"\n")
+        yield from filter(None, whole)
 
 
 def prepare(order: dict[str, Any]) -> None:
-    """Goes where the workers are to work, and sets their environment.
+    """Goes where the worker is to work, and sets its environment.
 
     :raises ValueError: something is not here as the launcher expects it
     """
@@ -82,54 +59,48 @@ def prepare(order: dict[str, Any]) -> None:
     os.environ.update(order["environment"])
 
 
-async def run(channel: Channel, site: Local) -> None:
-    """Runs the workers until all have ended.
-
-    :raises ChannelError: the launcher was gone before
-    """
-
-    def output(worker: Worker) -> tuple[Deliver, Deliver]:
-        def send(stream: str, data: bytes) -> None:
-            if data:
-                channel.send(rank=int(worker.rank), **{stream: data.decode("latin-1")})
-
-        return partial(send, "stdout"), partial(send, "stderr")
-
-    async def obey() -> None:
-        while True:
-            message = await channel.receive()
-            for worker in site.workers:
-                if int(worker.rank) == message.get("rank"):
-                    worker.signal(message["signal"])
-
-    def tell(worker: Worker, _: object) -> None:
-        channel.send(rank=int(worker.rank), ended=worker.code)
-
-    obeying = asyncio.create_task(obey())
-    try:
-        site.start(output, channel.flushed)
-        for worker in site.workers:
-            worker.over.add_done_callback(partial(tell, worker))
-        over = asyncio.gather(*(worker.over for worker in site.workers))
-        first: list[asyncio.Future[Any]] = [obeying, over]
-        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
-        if not over.done():
-            for worker in site.workers:
-                worker.signal(signal.SIGTERM)
-            await asyncio.wait({over}, timeout=TERMINATE_SECONDS)
-            await obeying  # raises why
-        await asyncio.wait(site.tasks, timeout=DRAIN_SECONDS)
-    finally:
-        obeying.cancel()
-        await asyncio.gather(obeying, site.close(), return_exceptions=True)
-
-
 def main() -> int:
-    # What anything here prints must not get among the messages.
-    source, target = os.dup(0), os.dup(1)
-    os.dup2(2, 1)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    return asyncio.run(serve(source, target))
+    said = lines(sys.stdin.fileno())
+    order = json.loads(next(said, b"{}"))
+    if not order:
+        return 1
+    try:
+        prepare(order)
+        seat = seats(order["bind"], order["workers"], order["threads"])[order["local_rank"]]
+        answer: dict[str, Any] = {"port": free_port() if order["port"] else 0}
+    except (ValueError, OSError) as error:
+        answer = {"trouble": str(error)}
+    os.write(sys.stdout.fileno(), GREETING + json.dumps(answer).encode() + b"\n")
+    place = next(said, None)
+    if place is None or "trouble" in answer:
+        return 1
+    worker = subprocess.Popen(
+        order["command"],
+        env={**os.environ, **json.loads(place), **seat.variables()},
+        stdin=subprocess.DEVNULL,
+        preexec_fn=in_child(os.getpid(), seat),
+        start_new_session=True,
+    )
+
+    def end(*unused: object) -> None:
+        signal_group(worker.pid, signal.SIGTERM)
+        time.sleep(TERMINATE_SECONDS)
+        signal_group(worker.pid, signal.SIGKILL)
+        time.sleep(DRAIN_SECONDS)
+        os._exit(1)  # what is left to say has no hearer
+
+    def obey() -> None:
+        for number in said:
+            signal_group(worker.pid, int(number))
+        end()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: threading.Thread(target=end, daemon=True).start())
+    threading.Thread(target=obey, daemon=True).start()
+    os.waitid(os.P_PID, worker.pid, os.WEXITED | os.WNOWAIT)
+    signal_group(worker.pid, signal.SIGKILL)  # children it left, before its number may be another's
+    os.write(sys.stderr.fileno(), ENDED + b"%d\n" % worker.wait())
+    return 0
 
 
 if __name__ == "__main__":

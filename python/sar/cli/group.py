@@ -6,26 +6,12 @@ import asyncio
 import signal
 import sys
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from .lines import Output, say
-from .workers import TERMINATE_SECONDS, Outputs, Worker
+from .workers import DRAIN_SECONDS, TERMINATE_SECONDS, Worker
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-class Site(Protocol):
-    """A host, and the workers on it."""
-
-    workers: list[Worker]
-    tasks: list[asyncio.Task[None]]
-    """They end when all output of the workers has been handed on."""
-    drain_seconds: float
-    """How long that is awaited."""
-
-    def start(self, output: Outputs) -> None: ...
-
-    async def close(self) -> None: ...
 
 
 class Ended(NamedTuple):
@@ -38,11 +24,10 @@ class Ended(NamedTuple):
 
 
 class Group:
-    """Runs the workers of some hosts until all have ended. SIGINT, SIGTERM and SIGHUP go on to the workers."""
+    """Runs workers until all have ended. SIGINT, SIGTERM and SIGHUP go on to them."""
 
-    def __init__(self, sites: Sequence[Site], output: Output, grace: float) -> None:
-        self.sites, self.output, self.grace = sites, output, grace
-        self.workers: list[Worker] = []
+    def __init__(self, workers: Sequence[Worker], output: Output, grace: float) -> None:
+        self.workers, self.output, self.grace = workers, output, grace
         self.received: list[int] = []  # signals to us
         self.stopping = False  # those still running will be stopped
 
@@ -50,20 +35,24 @@ class Group:
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             loop.add_signal_handler(number, self._forward, number)
+        loop.add_signal_handler(signal.SIGCHLD, self._poll)
         try:
-            for site in self.sites:
-                site.start(self.output)
-                self.workers += site.workers
+            for worker in self.workers:
+                worker.start(self.output)
+            self._poll()  # of connections that have ended since they were made
             while running := self._running():
                 await asyncio.wait([worker.over for worker in running], return_when=asyncio.FIRST_COMPLETED)
                 self._after_failure()
-            tasks = [task for site in self.sites for task in site.tasks]
-            await asyncio.wait(tasks, timeout=max(site.drain_seconds for site in self.sites))
+            await asyncio.wait([task for worker in self.workers for task in worker.tasks], timeout=DRAIN_SECONDS)
             return Ended(self._outcome(), bool(self.received))
         finally:
-            await asyncio.gather(*(site.close() for site in self.sites))
-            for number in _SIGNALS:
+            await asyncio.gather(*(worker.close() for worker in self.workers))
+            for number in (*_SIGNALS, signal.SIGCHLD):
                 loop.remove_signal_handler(number)
+
+    def _poll(self) -> None:
+        for worker in self.workers:
+            worker.poll()
 
     def _running(self) -> list[Worker]:
         return [worker for worker in self.workers if worker.code is None]

@@ -15,12 +15,12 @@ from sar.distributed import launchers, tokens
 from sar.distributed.network import free_port, port_range
 
 from .binding import seats
-from .group import Ended, Group, Site
+from .group import Ended, Group
 from .hosts import HostSpec
 from .lines import Output, say
 from .output import Failure
 from .remote import HostError, Ssh, carried, connect
-from .workers import Local
+from .workers import Local, Worker
 
 _RECONNECT_SECONDS = 2.0  # before the next life, where hosts could not be reached
 
@@ -76,23 +76,27 @@ def check_ports(hosts: Sequence[HostSpec]) -> None:
 
 async def _live(job: Job, arguments: argparse.Namespace, life: int) -> Ended:
     try:
-        sites = await _sites(job, arguments, life)
+        workers = await _workers(job, arguments, life)
     except HostError as error:
         if life == 0:
             raise Failure(str(error)) from None
         say(str(error))
         await asyncio.sleep(_RECONNECT_SECONDS)
         return Ended(1, False)
-    world = sum(host.workers for host in job.hosts) or arguments.nodes * arguments.workers
-    output = Output(world, prefix=job.prefix, logs=job.logs, life=life)
+    output = Output(
+        sum(host.workers for host in job.hosts) or arguments.nodes * len(workers),
+        prefix=job.prefix,
+        logs=job.logs,
+        life=life,
+    )
     try:
-        return await Group(sites, output, arguments.grace).run()
+        return await Group(workers, output, arguments.grace).run()
     finally:
         output.close()
 
 
-async def _sites(job: Job, arguments: argparse.Namespace, life: int) -> Sequence[Site]:
-    """The hosts of one life, and what their workers are told. A life has a token of its own, and a port unless one was
+async def _workers(job: Job, arguments: argparse.Namespace, life: int) -> Sequence[Worker]:
+    """The workers of one life, and what they are told. A life has a token of its own, and a port unless one was
     given: what is left of an earlier life cannot join it."""
     common = {"SAR_RESTART_COUNT": str(life), "PYTHONUNBUFFERED": "1"}
     if sys.stderr.isatty():
@@ -111,10 +115,11 @@ async def _sites(job: Job, arguments: argparse.Namespace, life: int) -> Sequence
     n, first = arguments.workers, arguments.node_rank * arguments.workers
     master = arguments.master_addr or "127.0.0.1", arguments.master_port or free_port()
     environments = [{**inherited(), **common, **place(first + k, arguments.nodes * n, k, n, *master)} for k in range(n)]
-    return [Local([sys.executable, "-u", *job.words], environments, seats(arguments.bind, n, arguments.threads))]
+    command = [sys.executable, "-u", *job.words]
+    return [Local(command, *own) for own in zip(environments, seats(arguments.bind, n, arguments.threads))]
 
 
-async def _on_hosts(job: Job, arguments: argparse.Namespace, common: dict[str, str]) -> Sequence[Site]:
+async def _on_hosts(job: Job, arguments: argparse.Namespace, common: dict[str, str]) -> Sequence[Worker]:
     order = {
         "version": sar.__version__,
         "directory": job.directory or os.getcwd(),
@@ -123,15 +128,11 @@ async def _on_hosts(job: Job, arguments: argparse.Namespace, common: dict[str, s
         "bind": arguments.bind,
         "threads": arguments.threads,
     }
-    found = await connect(job.hosts, job.ssh, order, port=arguments.master_port is None)
-    assert found[0].ready is not None
-    master = arguments.master_addr or job.hosts[0].address, arguments.master_port or found[0].ready["port"]
-    world, rank = sum(host.workers for host in job.hosts), 0
-    for host in found:
-        n = host.spec.workers
-        host.places = [place(rank + k, world, k, n, *master) for k in range(n)]
-        rank += n
-    return found
+    workers, port = await connect(job.hosts, job.ssh, order, port=arguments.master_port is None)
+    master = arguments.master_addr or job.hosts[0].address, arguments.master_port or port
+    for worker in workers:
+        worker.place = place(int(worker.rank), len(workers), worker.local_rank, worker.host.workers, *master)
+    return workers
 
 
 def place(rank: int, world: int, local_rank: int, local_world: int, master: str, port: int) -> dict[str, str]:

@@ -1,9 +1,10 @@
-"""Workers on other hosts: an agent there, reached over ssh, starts them and reports what they do."""
+"""Workers on other hosts: an agent there, reached over ssh, starts each of them. Their output is that of ssh."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import shlex
 import signal
@@ -11,12 +12,12 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
-from .channel import Channel, ChannelError, carry, open_reader
+from .agent import ENDED, GREETING
 from .hosts import HostSpec
 from .lines import Lines
-from .workers import DRAIN_SECONDS, TERMINATE_SECONDS, Deliver, Outputs, Worker, in_child
+from .workers import DRAIN_SECONDS, TERMINATE_SECONDS, Deliver, Outputs, Worker, chunks, in_child, open_reader
 
 
 class HostError(Exception):
@@ -26,9 +27,15 @@ class HostError(Exception):
 START_SECONDS = 60.0
 """In which every host must have answered."""
 
+_AT_ONCE = 8  # connections to a host that sshd has not accepted yet: from ten on it may drop them (MaxStartups)
+_LIFE_SECONDS = 5.0  # between two signs of life
 _LOST = 255  # the exit code of workers whose end nobody saw
-# A key that is not there must not lead to a question at the terminal; a host that is gone is noticed.
-_OPTIONS = ("-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20", "-o", "ServerAliveInterval=15")
+_LONGEST_END = 32  # bytes of what an agent says last
+# A key that is not there must not lead to a question at the terminal. A host that is not heard of for a minute is lost.
+_OPTIONS = (
+    *("-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20"),
+    *("-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=4"),
+)
 # What belongs to a host or to a login there, and is not carried from one to another.
 _OF_A_HOST = (
     *("DISPLAY", "HOME", "HOST", "HOSTNAME", "LOGNAME", "MAIL", "OLDPWD", "PWD", "SHELL", "SHLVL", "TERM", "TMPDIR"),
@@ -61,39 +68,31 @@ def carried(environment: dict[str, str]) -> dict[str, str]:
     }
 
 
-class _Remote(Worker):
-    """A worker that the agent of another host has started."""
+class Remote(Worker):
+    """A worker of another host. Its process is that of ssh."""
 
-    def __init__(self, rank: str, host: Host) -> None:
-        super().__init__(rank)
-        self.host = host
-        self.streams: tuple[Deliver, Deliver]
-
-    def signal(self, number: int) -> None:
-        self.host.channel.send(rank=int(self.rank), signal=int(number))
-
-
-class Host:
-    """A host, its agent, and the workers there."""
-
-    drain_seconds = 3 * DRAIN_SECONDS  # the agent itself takes two of them
-
-    def __init__(self, spec: HostSpec, ssh: Ssh) -> None:
-        self.spec, self.ssh = spec, ssh
-        self.workers: list[Worker] = []
-        self.tasks: list[asyncio.Task[None]] = []
-        self.places: list[dict[str, str]] = []
-        """The environment of each worker beside that of the order, to be set before :meth:`start`."""
-        self.ready: dict[str, Any] | None = None
-        """What the agent answers to the order."""
-        self.failure = ""
-        """Why the host is of no use."""
-        self.channel: Channel
-        self._transport: asyncio.BaseTransport
-        self._helpers: list[asyncio.Task[None]] = []
+    def __init__(self, rank: int, local_rank: int, host: HostSpec, ssh: Ssh) -> None:
+        super().__init__(str(rank))
+        self.local_rank, self.host, self.ssh = local_rank, host, ssh
+        self.place: dict[str, str] = {}
+        """The environment of the worker beside that of the order, to be set before :meth:`start`."""
+        self.process: subprocess.Popen[bytes] | None = None
         self._said: deque[bytes] = deque(maxlen=20)
-        self._noise = Lines(sys.stderr.buffer, f"[{spec.name}] ".encode(), self._said)
-        words = ssh.words(spec.name)
+        # what comes before the worker; of all connections to a host, the first shows it
+        noise = Lines(sys.stderr.buffer, f"[{host.name}] ".encode(), self._said) if not local_rank else None
+        self._deliver: Deliver = noise.feed if noise else self._said.append
+        self._helpers: list[asyncio.Task[None]] = []
+        self._to_agent: asyncio.WriteTransport
+        self._reading: asyncio.BaseTransport
+        self._reader: asyncio.StreamReader
+
+    async def connect(self, order: dict[str, Any]) -> int:
+        """Has an agent make ready for the worker.
+
+        :returns: a port that is free there, if the order asks for one
+        :raises HostError: it cannot
+        """
+        words = self.ssh.words(self.host.name)
         try:
             self.process = subprocess.Popen(
                 words,
@@ -105,137 +104,145 @@ class Host:
             )
         except OSError as error:
             raise HostError(f"cannot run {words[0]}: {error.strerror}; --ssh names another program") from None
-
-    async def connect(self, order: dict[str, Any]) -> None:
-        """Has an agent make ready for the workers. Then :attr:`ready` is set, or :attr:`failure`."""
         try:
-            await asyncio.wait_for(self._agree(order), START_SECONDS)
+            answer = await asyncio.wait_for(self._agree(self.process, order), START_SECONDS)
+            trouble = answer.get("trouble")
         except asyncio.TimeoutError:
-            self.failure = f"it has not answered within {START_SECONDS:g} s"
-        except (ChannelError, AttributeError, KeyError, TypeError, ValueError) as error:
-            self.failure = self.failure or await self._diagnosis(str(error))
+            trouble = f"it has not answered within {START_SECONDS:g} s"
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError, ValueError):
+            trouble = await self._no_agent(self.process)
+        if trouble:
+            raise HostError(f"{self.host.name}: {trouble}")
+        return int(answer["port"])
 
-    async def _agree(self, order: dict[str, Any]) -> None:
-        assert self.process.stdin and self.process.stdout and self.process.stderr
-        reader, self._transport = await open_reader(self.process.stdout)
-        self.channel = Channel(reader, self.process.stdin.fileno())
-        errors = carry(self.process.stderr, self._noise.feed)
-        self._helpers = [asyncio.create_task(c) for c in (errors, self.channel.keep(), self._watch())]
-        self.channel.send(order=order)
-        for data in (await self.channel.greeted(), b""):
-            self._noise.feed(data)
-        message = await self.channel.receive()
-        if "ready" not in message:
-            self._handle(message)
-        self.ready = message["ready"]
+    async def _agree(self, process: subprocess.Popen[bytes], order: dict[str, Any]) -> dict[str, Any]:
+        assert process.stdin and process.stdout and process.stderr
+        self._reader, self._reading = await open_reader(process.stdout)
+        self._to_agent, _ = await asyncio.get_running_loop().connect_write_pipe(asyncio.BaseProtocol, process.stdin)
+        self._helpers = [asyncio.create_task(self._errors(process.stderr)), asyncio.create_task(self._live())]
+        self._send(json.dumps(order))
+        noise = await self._reader.readuntil(GREETING)
+        for data in (noise[: -len(GREETING)], b""):
+            self._deliver(data)
+        answer: dict[str, Any] = json.loads(await self._reader.readuntil(b"\n"))
+        return answer
 
-    async def _watch(self) -> None:
-        """Ends the stream when ssh has ended, also where its child still holds the pipe."""
-        while self.process.poll() is None:
-            await asyncio.sleep(0.1)
-        await asyncio.sleep(0.1)  # what it has passed on is read
-        self._transport.close()
+    def _send(self, line: str) -> None:
+        if not self._to_agent.is_closing():
+            self._to_agent.write(line.encode() + b"\n")
+
+    async def _live(self) -> None:
+        """Tells the agent again and again that the launcher lives."""
+        while True:
+            await asyncio.sleep(_LIFE_SECONDS)
+            self._send("")
+
+    async def _no_agent(self, process: subprocess.Popen[bytes]) -> str:
+        """Why no agent has answered, as far as ssh tells."""
+        if not await _ended(process, 1.0):
+            return "something else than the agent answers"
+        await asyncio.wait(self._helpers[:1], timeout=0.2)  # the rest of its errors
+        code = process.returncode
+        last = b"".join(self._said).decode(errors="replace").strip().rpartition("\n")[2]
+        said = f": {last}" if last else ""
+        if code < 0:
+            return f"ssh was killed by signal {-code}"
+        if code == 255:
+            return f"ssh cannot reach it{said}. It must work without a password: ssh {self.host.name} true"
+        python = f"Is SAR installed in {self.ssh.python}? --remote-python names another"
+        return f"no agent of SAR runs there{said}. {python}"
 
     def start(self, output: Outputs) -> None:
-        """Has the agent start the workers. All that they say comes through the channel."""
-        for place in self.places:
-            worker = _Remote(place["RANK"], self)
-            worker.streams = output(worker)
-            self.workers.append(worker)
-        self.channel.send(start=self.places)
-        self.tasks = [asyncio.create_task(self._listen())]
+        """Has the agent start the worker."""
+        out, self._deliver = output(self)
+        self._send(json.dumps(self.place))
+        self.tasks = [asyncio.create_task(chunks(self._reader, out))]
 
-    async def _listen(self) -> None:
-        """Hears the agent out. Workers that still run when it is gone, or of no use, count as ended; it ends them when
-        it notices."""
-        try:
-            while True:
-                self._handle(await self.channel.receive())
-        except (ChannelError, AttributeError, KeyError, TypeError, ValueError) as error:
-            reason = str(error)
-        running = [worker for worker in self.workers if worker.code is None]
-        if running:
-            reason = self.failure or await self._diagnosis(reason)
-        self._hang_up()
-        for worker in running:
-            worker.why = f"is lost: {self.spec.name}: {reason}"
-            worker.ended(_LOST)
+    async def _errors(self, stream: IO[bytes]) -> None:
+        """Delivers what comes on standard error, and notes what the agent says last."""
+        reader, transport = await open_reader(stream)
+        held = b""
+        while data := held + await reader.read(1 << 16):
+            at = data.rfind(b"\0", -_LONGEST_END) if data != held else -1
+            data, held = (data, b"") if at < 0 else (data[:at], data[at:])
+            self._deliver(data)
+            if held.startswith(ENDED) and held.endswith(b"\n"):
+                self.ended(int(held[len(ENDED) :]))
+                break
+        self._deliver(b"")
+        transport.close()
 
-    def _handle(self, message: dict[str, Any]) -> None:
-        if "trouble" in message:
-            self.failure = str(message["trouble"])
-            raise ChannelError(self.failure)
-        worker = next((w for w in self.workers if int(w.rank) == message.get("rank")), None)
-        if not isinstance(worker, _Remote):
-            raise ChannelError(f"its agent tells of rank {message.get('rank')}, which is not there")
-        for stream, deliver in zip(("stdout", "stderr"), worker.streams):
-            if stream in message:
-                deliver(message[stream].encode("latin-1"))
-        if "ended" in message:
-            worker.ended(int(message["ended"]))
+    def signal(self, number: int) -> None:
+        self._send(str(int(number)))
+
+    def poll(self) -> None:
+        """Has the worker count as ended if ssh has, and the agent has not said how."""
+        if self.code is None and self.process and self.process.poll() is not None:
+            self._helpers.append(asyncio.create_task(self._lose(self.process)))
+
+    async def _lose(self, process: subprocess.Popen[bytes]) -> None:
+        await asyncio.wait(self._helpers[:1], timeout=0.5)  # all that has come is read
+        reason = "the connection has ended"
+        if process.returncode < 0:
+            reason += f": ssh was killed by signal {-process.returncode}"
+        elif process.returncode == 255 and self.errors:
+            reason += f": {self.errors[-1].decode(errors='replace').strip()}"
+        self._to_agent.close()
+        self.why = self.why or f"is lost: {self.host.name}: {reason}"
+        self.ended(_LOST)
 
     async def close(self) -> None:
-        """Ends the connection, by which the agent ends what still runs, and waits until it has."""
-        for worker in self.workers:
-            if worker.code is None:
-                worker.stop(signal.SIGKILL)
-        self._hang_up()
-        if not await self._ended(TERMINATE_SECONDS + 3 * DRAIN_SECONDS):
+        """Ends the connection, by which the agent ends the worker where it still runs, and waits until it has."""
+        if self.process is None:
+            return
+        if self._helpers:
+            if self.code is None:
+                self.stop(signal.SIGKILL)
+            self._to_agent.close()
+            self._reading.close()
+        if not await _ended(self.process, TERMINATE_SECONDS + 3 * DRAIN_SECONDS):
             self.process.kill()
             self.process.wait()
         for task in (*self._helpers, *self.tasks):
             task.cancel()
-        if self._helpers:
-            self._transport.close()
-
-    async def _ended(self, seconds: float) -> bool:
-        """Whether ssh ends within so many seconds."""
-        end = asyncio.get_running_loop().time() + seconds
-        while self.process.poll() is None and asyncio.get_running_loop().time() < end:
-            await asyncio.sleep(0.02)
-        return self.process.poll() is not None
-
-    def _hang_up(self) -> None:
-        if self._helpers:
-            self.channel.close()
-        with contextlib.suppress(OSError):
-            self.process.stdin.close()  # type: ignore[union-attr]
-
-    async def _diagnosis(self, reason: str) -> str:
-        """What ``reason`` comes of, as far as ssh tells."""
-        if not await self._ended(1.0):  # it follows its connection
-            return reason
-        await asyncio.wait(self._helpers[:1], timeout=0.2)  # the rest of its errors
-        code = self.process.returncode
-        last = b"".join(self._said).decode(errors="replace").strip().rpartition("\n")[2]
-        said = f": {last}" if last else ""
-        if code < 0:
-            return f"{reason}: ssh was killed by signal {-code}"
-        if code == 255 and self.ready is None:
-            return f"ssh cannot reach it{said}. It must work without a password: ssh {self.spec.name} true"
-        if self.ready is None:
-            python = f"Is SAR installed in {self.ssh.python}? --remote-python names another"
-            return f"no agent of SAR runs there{said}. {python}"
-        return f"{reason}{said}"
 
 
-async def connect(specs: Sequence[HostSpec], ssh: Ssh, order: dict[str, Any], port: bool) -> list[Host]:
-    """Has an agent on every host make ready for its workers.
+async def _ended(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Whether a process ends within so many seconds."""
+    end = asyncio.get_running_loop().time() + seconds
+    while process.poll() is None and asyncio.get_running_loop().time() < end:
+        await asyncio.sleep(0.02)
+    return process.poll() is not None
+
+
+async def connect(specs: Sequence[HostSpec], ssh: Ssh, order: dict[str, Any], port: bool) -> tuple[list[Remote], int]:
+    """Has agents make ready for the workers of all hosts.
 
     :param order: what all agents are told
     :param port: whether the first one is to find a port for rank 0
+    :returns: the workers, and that port
     :raises HostError: which hosts are of no use, and why
     """
-    hosts: list[Host] = []
+    seats = [(spec, k, gate) for spec in specs for gate in [asyncio.Semaphore(_AT_ONCE)] for k in range(spec.workers)]
+    workers = [Remote(rank, k, spec, ssh) for rank, (spec, k, _) in enumerate(seats)]
+
+    async def one(worker: Remote, gate: asyncio.Semaphore) -> int:
+        own = {"local_rank": worker.local_rank, "workers": worker.host.workers, "port": port and worker.rank == "0"}
+        async with gate:
+            return await worker.connect({**order, **own})
+
     try:
-        for spec in specs:
-            hosts.append(Host(spec, ssh))
-        own = [{"workers": host.spec.workers, "port": port and host is hosts[0]} for host in hosts]
-        await asyncio.gather(*(host.connect({**order, **more}) for host, more in zip(hosts, own)))
-        failures = [f"{host.spec.name}: {host.failure}" for host in hosts if host.failure]
-        if failures:
-            raise HostError("\n".join(failures))
-        return hosts
+        found = await asyncio.gather(
+            *(one(worker, gate) for worker, (_, _, gate) in zip(workers, seats)), return_exceptions=True
+        )
+        others = [answer for answer in found if not isinstance(answer, (int, HostError))]
+        if others:
+            raise others[0]
+        ports = [answer for answer in found if isinstance(answer, int)]
+        if len(ports) < len(workers):
+            raise HostError("\n".join(dict.fromkeys(str(answer) for answer in found if isinstance(answer, HostError))))
+        return workers, ports[0]
     except BaseException:
-        await asyncio.gather(*(host.close() for host in hosts))
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(*(worker.close() for worker in workers))
         raise

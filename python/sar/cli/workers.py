@@ -11,10 +11,10 @@ import signal
 import subprocess
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
+from typing import IO
 
 from .binding import Seat
-from .channel import carry
 
 TERMINATE_SECONDS = 5.0
 """From SIGTERM to SIGKILL."""
@@ -35,7 +35,7 @@ Outputs = Callable[["Worker"], "tuple[Deliver, Deliver]"]
 
 
 class Worker:
-    """One rank, wherever it runs."""
+    """One rank, wherever it runs, and the child of this process by which it runs."""
 
     def __init__(self, rank: str) -> None:
         self.rank = rank
@@ -47,9 +47,22 @@ class Worker:
         self.why = ""
         """Why it counts as ended, where nobody could see it end."""
         self.stopped_by: set[int] = set()
+        self.tasks: list[asyncio.Task[None]] = []
+        """They end when all that the worker prints has been handed on."""
+
+    def start(self, output: Outputs) -> None:
+        raise NotImplementedError
 
     def signal(self, number: int) -> None:
         """Signals the worker and its children, also where the worker itself is gone."""
+        raise NotImplementedError
+
+    def poll(self) -> None:
+        """Notes whether the worker has ended."""
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        """Kills it if it still runs, and waits until it has ended."""
         raise NotImplementedError
 
     def ended(self, code: int) -> None:
@@ -93,31 +106,79 @@ class Worker:
         return b"".join(lines[begins[-1] :] if begins else lines[-10:])
 
 
-class _Process(Worker):
-    """A worker that is a child of this process."""
+class Local(Worker):
+    """A worker of this host."""
 
     def __init__(self, command: Sequence[str], environment: dict[str, str], seat: Seat) -> None:
         super().__init__(environment.get("RANK", "0"))
+        self.command, self.environment, self.seat = list(command), {**environment, **seat.variables()}, seat
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, output: Outputs) -> None:
+        deliver = output(self)
         self.process = subprocess.Popen(
-            list(command),
-            env=environment,
+            self.command,
+            env=self.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            preexec_fn=in_child(os.getpid(), seat),
+            preexec_fn=in_child(os.getpid(), self.seat),
             start_new_session=True,  # its own process group: signals reach its children too
         )
+        assert self.process.stdout and self.process.stderr
+        streams = zip((self.process.stdout, self.process.stderr), deliver)
+        self.tasks = [asyncio.create_task(carry(stream, to)) for stream, to in streams]
 
     def signal(self, number: int) -> None:
-        if self.code is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, number)
+        if self.code is None and self.process:
+            signal_group(self.process.pid, number)
 
     def poll(self) -> None:
-        """Notes whether the worker has ended."""
-        if self.code is None and os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+        process = self.process
+        if self.code is None and process and os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
             self.signal(signal.SIGKILL)  # children it left; before it is reaped its group's number is nobody else's
-            self.ended(self.process.wait())
+            self.ended(process.wait())
+
+    async def close(self) -> None:
+        self.signal(signal.SIGKILL)
+        while self.process and self.code is None:
+            self.poll()
+            await asyncio.sleep(0.005)
+        for task in self.tasks:
+            task.cancel()
+
+
+def signal_group(leader: int, number: int) -> None:
+    """Signals a process and its children."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader, number)
+
+
+async def open_reader(source: IO[bytes]) -> tuple[asyncio.StreamReader, asyncio.BaseTransport]:
+    """Reads from a pipe or a socket. To close the transport ends the stream."""
+    reader = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), source
+    )
+    return reader, transport
+
+
+async def chunks(reader: asyncio.StreamReader, deliver: Deliver) -> None:
+    """Delivers what a stream carries as it comes, b"" at the end."""
+    try:
+        while data := await reader.read(1 << 16):
+            deliver(data)
+    finally:
+        deliver(b"")
+
+
+async def carry(source: IO[bytes], deliver: Deliver) -> None:
+    """:func:`chunks` of a pipe, which is closed."""
+    reader, transport = await open_reader(source)
+    try:
+        await chunks(reader, deliver)
+    finally:
+        transport.close()
 
 
 def in_child(parent: int, seat: Seat | None = None) -> Callable[[], None]:
@@ -133,45 +194,3 @@ def in_child(parent: int, seat: Seat | None = None) -> Callable[[], None]:
             os.sched_setaffinity(0, seat.cores)
 
     return before_exec
-
-
-class Local:
-    """The workers of this host."""
-
-    drain_seconds = DRAIN_SECONDS
-
-    def __init__(self, command: Sequence[str], environments: Sequence[dict[str, str]], seats: Sequence[Seat]) -> None:
-        self.command, self.environments, self.seats = command, environments, seats
-        self.workers: list[Worker] = []
-        self.tasks: list[asyncio.Task[None]] = []
-        """They end with the output of the workers."""
-        self._processes: list[_Process] = []
-
-    def start(self, output: Outputs, ready: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Starts the workers.
-
-        :param ready: waits until more output can be taken
-        """
-        asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self._poll)
-        for environment, seat in zip(self.environments, self.seats):
-            worker = _Process(self.command, {**environment, **seat.variables()}, seat)
-            self._processes.append(worker)
-            self.workers.append(worker)
-            for stream, deliver in zip((worker.process.stdout, worker.process.stderr), output(worker)):
-                assert stream is not None
-                self.tasks.append(asyncio.create_task(carry(stream, deliver, ready)))
-
-    def _poll(self) -> None:
-        for process in self._processes:
-            process.poll()
-
-    async def close(self) -> None:
-        """Kills those who still run."""
-        for worker in self.workers:
-            worker.signal(signal.SIGKILL)
-        while not all(worker.over.done() for worker in self.workers):
-            self._poll()
-            await asyncio.sleep(0.005)
-        for task in self.tasks:
-            task.cancel()
-        asyncio.get_running_loop().remove_signal_handler(signal.SIGCHLD)
