@@ -204,6 +204,9 @@ bench-modes: $(BUILD_STAMP) ## modes of SAR with 8 workers on random parts: time
 	$(PY) bench/run.py --modes --policies pool --name modes
 	$(PY) bench/run.py --modes --policies pool --model gat --rounds 2 --epochs 2 --name modes-gat
 
+bench-bf16: $(BUILD_STAMP) $(BENCH_STAMP) ## training under autocast in bfloat16 against float32: time, memory, bytes sent; BF16="--workers 1,2"
+	$(PY) bench/bf16.py $(BF16)
+
 bench-import: $(BUILD_STAMP) ## how long `import sar` and its names take beyond torch
 	$(PY) bench/import_time.py
 

@@ -98,10 +98,13 @@ class Training:
             sync(self.model)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.01)
 
+    autocast = False
+
     def epoch(self) -> float:
         """Forward, backward, step. Returns this worker's part of the loss."""
-        logits = self.model(self.convolve, self.features)
-        loss = F.cross_entropy(logits[self.rows], self.labels, reduction="sum") / self.n_train
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.autocast):
+            logits = self.model(self.convolve, self.features)
+            loss = F.cross_entropy(logits[self.rows], self.labels, reduction="sum") / self.n_train
         self.optimizer.zero_grad()
         loss.backward()
         if self.gather is not None:

@@ -10,7 +10,8 @@ ready.
                                                                 and BENCH_WAY, one of model.WAYS; with BENCH_RECORD,
                                                                 rank 1 writes its calls to that file
 
-BENCH_DROPOUT is the share of elements that is dropped after every layer but the last (0).
+BENCH_DROPOUT is the share of elements that is dropped after every layer but the last (0), BENCH_AUTOCAST 1 trains
+under torch.autocast in bfloat16.
 """
 
 from __future__ import annotations
@@ -193,6 +194,7 @@ def main() -> None:
     else:
         training, memory, ready = whole_training(path, model, kind)
     training.model.drop(float(os.environ.get("BENCH_DROPOUT", "0")))
+    training.autocast = os.environ.get("BENCH_AUTOCAST") == "1"
     memory.training_begins()
     answer(ready)
     for line in sys.stdin:
