@@ -154,7 +154,8 @@ NEIGHBOURS = ["DynamicEdgeConv", "GravNetConv", "XConv"]
 def neighbours(name: str, x: torch.Tensor) -> Any:
     """A layer that finds neighbours. PyG makes none without pyg-lib, which is asked after the layer has refused."""
     layer = nn.Module.__new__(getattr(_nn(), name))
-    return layer.forward(x, x)
+    nn.Module.__init__(layer)
+    return layer(x, x)
 
 
 def said(part: dict[str, Any]) -> dict[str, str]:

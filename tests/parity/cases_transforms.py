@@ -105,6 +105,7 @@ def refusals(part: dict[str, Any]) -> dict[str, str]:
         "reverse_adj": lambda: dgl.reverse(graph).adj(),
         "reverse_twice": lambda: dgl.reverse(dgl.reverse(graph)),
         "add_edges": lambda: graph.add_edges([0], [0]),
+        "RowFeatNormalizer": lambda: dgl.RowFeatNormalizer(subtract_min=True, node_feat_names=["x"])(graph),
         "DropNode": lambda: dgl.DropNode()(graph),
         "AddEdge": lambda: dgl.AddEdge(1.0)(graph),
         "ends": lambda: graph.apply_edges(lambda e: {}, edges=(torch.tensor([0]), torch.tensor([0]))),
@@ -228,6 +229,8 @@ def functions_that_run(
     found["broadcast_nodes of nodes"] = dgl.broadcast_nodes(graph, one)
     found["broadcast_edges of edges"] = dgl.broadcast_edges(graph, one)
     found["RowFeatNormalizer of nodes"] = dgl.RowFeatNormalizer(node_feat_names=["x"])(graph).ndata["x"]
+    looped = dgl.add_self_loop(graph, ["w"], "mean")
+    found["add_self_loop of nodes"] = looped.edata["w"][graph.num_edges() :]
     found["GCNNorm of edges"] = dgl.GCNNorm("gcn")(graph).edata["gcn"]
     for diffuse in ("raw", "rw", "gcn", "ppr"):
         with graph.local_scope():

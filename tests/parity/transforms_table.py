@@ -47,7 +47,7 @@ _OPS = ("readout", "sum", "mean", "max", "softmax", "broadcast")
 _READOUT = [f"{op}_{of}" for op in _OPS for of in ("nodes", "edges")]
 
 DGL_RUN: dict[str, tuple[str, str]] = {
-    "add_self_loop": (OWN, "one number in all columns of edges"),
+    "add_self_loop": (OWN, ""),
     "remove_self_loop": (OWN, ""),
     "remove_edges": (OWN, "positions of own edges"),
     "reverse": (ALL, "one relation at a time"),

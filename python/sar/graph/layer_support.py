@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Union, overload
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Union, overload
 
 import torch
 from torch import Tensor
@@ -11,9 +11,10 @@ from sar._engine import abi, session as _session
 
 from .degrees import agree_on_degrees
 from .queries import GraphQueries, edge_ends
-from .refused import refusal, refuse_libraries
+from .refused import REFUSED, refusal, refuse_libraries
 from .relation import NativeGraph, Relation
 from .subgraph import Subgraphs, edges_from
+from .types import Etype
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -26,7 +27,7 @@ class LayerSupport(Subgraphs):
 
     @property
     def _graph(self) -> GraphIndex:
-        """In DGL the graph's C++ half; ``dgl.ops`` ask it how many relations there are."""
+        """In DGL the graph's C++ half, which ``dgl.ops`` hand to functions that are replaced."""
         refuse_libraries("graph._graph")
         return GraphIndex(self)
 
@@ -48,6 +49,27 @@ class LayerSupport(Subgraphs):
         :param fill_data: what the new edges have in ``edata``
         :raises ValueError: a block, or a graph of several types
         """
+        return self._looped(fill_data, {})
+
+    def add_edges(
+        self, u: Tensor, v: Tensor, data: Optional[Mapping[str, Tensor]] = None, etype: Optional[Etype] = None
+    ) -> None:
+        """Adds an edge from each own node to itself, in place, which is what ``dgl.add_self_loop`` asks for.
+        Collective.
+
+        :param u: all own nodes in order
+        :param v: likewise
+        :param data: columns of the new edges, ``[own nodes, ...]``; others are 0
+        :raises sar.WholeGraphError: other edges
+        """
+        nodes = torch.arange(self.num_dst_nodes())
+        if not all(isinstance(ends, Tensor) and torch.equal(ends, nodes) for ends in (u, v)):
+            raise refusal("graph.add_edges", REFUSED["add_edges"])
+        made = self._looped(0.0, data or {})
+        self._state, self._relations = made._state, made._relations
+
+    def _looped(self, fill: float, data: Mapping[str, Tensor]) -> Self:
+        """With self loops, whose columns are given or filled."""
         _check(self)
         made = self.clone()
         state, relation = made._state, self._relations[0]
@@ -63,10 +85,12 @@ class LayerSupport(Subgraphs):
         agree_on_degrees([looped])
         node_keys = state.node_keys.get(kind, lambda: nodes)
 
-        def column(values: Tensor) -> Tensor:
-            return torch.cat([values, values.new_full((len(nodes), *values.shape[1:]), fill_data)])
+        def column(values: Tensor, name: str) -> Tensor:
+            own = data.get(name)
+            filled = values.new_full((len(nodes), *values.shape[1:]), fill) if own is None else own
+            return torch.cat([values, filled])
 
-        def keys(of_edges: Tensor) -> Tensor:  # those of the nodes are below all ids of edges
+        def keys(of_edges: Tensor, name: str) -> Tensor:  # those of the nodes are below all ids of edges
             return torch.cat([of_edges.long(), -1 - node_keys().long()])
 
         edges = edges_from(looped, relation, state.edge_frames[relation.canonical], column, keys)
@@ -99,8 +123,8 @@ class GraphIndex:
         self.manager = manager
 
     def number_of_etypes(self) -> int:
-        """How many relations the graph has."""
-        return len(self.manager._relations)
+        """One, so that functions of ``dgl.ops`` hand over what they are given as it is, by relation or not."""
+        return 1
 
     def __getattr__(self, name: str) -> Any:
         raise refusal(

@@ -17,7 +17,7 @@ from .empty_rows import EmptyRows
 from .frames import TypedView
 from .layer_support import LayerSupport
 from .queries import EdgeView, OneRelation, refuse_ndata
-from .refused import IsBlock, Refused, refuse_libraries
+from .refused import IsBlock, Refused, refuse_libraries, refuse_smallest
 from .relation import Relation
 from .shards import Shards
 from .state import GraphState
@@ -66,12 +66,14 @@ class GraphShardManager(Totals, Shards, LayerSupport, Refused):
         :raises ValueError: in a block, where those differ
         """
         refuse_ndata(self)
+        refuse_smallest("graph.ndata")
         return self._data("ndata", self.ntypes)
 
     @property
     def edata(self) -> MutableMapping[str, Tensor]:
         """Columns of in-edges, in ascending id; ``{(source, relation, destination): tensor}`` where there are several
         relations (written also by name of the relation)."""
+        refuse_smallest("graph.edata")
         if len(self._relations) == 1:
             return self._state.edge_frames[self._relations[0].canonical]
         columns: MutableMapping[str, Any] = EdgeTypedView(
@@ -112,6 +114,7 @@ class GraphShardManager(Totals, Shards, LayerSupport, Refused):
     @property
     def device(self) -> torch.device:
         """Where the graph is: the CPU."""
+        refuse_libraries("graph.device")
         return torch.device("cpu")
 
     @property

@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, Tuple
 from sar.errors import WholeGraphError
 
 __all__ = ["IsBlock", "Refused", "caller", "library_call", "public_name", "refusal", "refuse_libraries"]
+__all__ += ["refuse_smallest"]
 
 _MATRIX = (
     "the matrix has edges of all workers. Multiply by it with update_all(copy_u, sum); compute what needs all of it, "
@@ -103,7 +104,7 @@ _INSTEAD: Dict[str, str] = {
 _OWN = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 
 ANSWERED: Tuple[str, ...] = ("dgl.nn.", "dgl.ops.", "dgl.readout.", "dgl.utils.", "dgl.transforms.module.")
-ANSWERED += ("dgl.transforms.functional.norm_by_dst", "dgl.transforms.functional.remove_self_loop")
+ANSWERED += tuple(f"dgl.transforms.functional.{name}" for name in ("norm_by_dst", "remove_self_loop", "add_self_loop"))
 """Modules and functions of DGL that treat a graph by the methods that ours has as well."""
 
 
@@ -177,6 +178,19 @@ def refuse_libraries(what: str) -> None:
         raise WholeGraphError(called, f"{_INSTEAD.get(called.rpartition('.')[2], _BEFORE)} (it reads {what})")
 
 
+def refuse_smallest(what: str) -> None:
+    """Raises an error where the property that calls this one is read by a transform of DGL that takes the smallest of
+    a worker's numbers for that of all.
+
+    :param what: as for :func:`refuse_libraries`
+    """
+    frame = sys._getframe(2)
+    if frame.f_code.co_name == "__call__":
+        transform: Any = frame.f_locals.get("self")
+        if type(transform).__name__ == "RowFeatNormalizer" and transform.subtract_min:
+            raise WholeGraphError("RowFeatNormalizer(subtract_min=True)", f"{BEFORE} (it reads {what})")
+
+
 class IsBlock:
     """``graph.is_block``: true. But functions of DGL other than layers are refused, because those that ask refuse
     blocks alone, and DGL's own layers are told that a full graph is none: they would take the destinations' rows as a
@@ -202,8 +216,11 @@ class Refused:
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
-        """Its type: what isinstance asks for where that is of no help, as in functions that want a graph of DGL."""
+        """Its type: what isinstance asks for where that is of no help, as in functions that want a graph of DGL.
+        ``dgl.nn.Sequential`` treats all that are none as a mistake."""
         refuse_libraries("its class")
+        if sys._getframe(1).f_globals.get("__name__") == "dgl.nn.pytorch.utils":
+            return sys.modules["dgl"].DGLGraph
         return type(self)
 
     def __getattr__(self, name: str) -> Any:

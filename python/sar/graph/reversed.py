@@ -29,7 +29,7 @@ from .layer_support import GraphIndex
 from .message_passing import builtin
 from .message_passing.edge_space import LABELS, EdgeSpace
 from .message_passing.update import chosen_edges, edge_function, edge_values, merged_edges
-from .refused import IsBlock, Refused, refusal, refuse_libraries
+from .refused import IsBlock, Refused, refusal, refuse_libraries, refuse_smallest
 from .relation import Relation
 from .state import GraphState
 from .types import ALL
@@ -82,15 +82,18 @@ class ReversedGraph(Refused):
     @property
     def ndata(self) -> MutableMapping[str, Any]:
         """Columns of nodes."""
+        refuse_smallest("graph.ndata")
         return self._frame.ndata
 
     @property
     def edata(self) -> MutableMapping[str, Any]:
         """Columns ``[num_edges, ...]`` of the worker's edges, in the order of the original."""
+        refuse_smallest("graph.edata")
         return self._edges
 
     @property
     def device(self) -> torch.device:
+        refuse_libraries("graph.device")
         return torch.device("cpu")
 
     def num_edges(self) -> int:

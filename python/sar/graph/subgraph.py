@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operator import itemgetter
+from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Union
 
 import torch
@@ -210,7 +210,7 @@ def _with_edges(state: GraphState, stay: Dict[CanonicalEtype, Tensor], store_ids
             relation.edge_keys = before.edge_keys
         else:
             old_frame = state.edge_frames[relation.canonical]
-            frames[relation.canonical] = edges_from(relation, before, old_frame, itemgetter(positions))
+            frames[relation.canonical] = edges_from(relation, before, old_frame, partial(_picked, positions))
             if store_ids:
                 frames[relation.canonical]["_ID"] = positions
     return state.with_relations(made, frames)
@@ -223,7 +223,7 @@ def _some_edges(space: EdgeSpace, positions: Tensor) -> EdgeSpace:
     counts[:, session.rank] = torch.tensor([relation.num_src, relation.num_dst])
     _session.all_reduce(counts, "sum", abi.TRAIN)
     part = Relation(_native(counts, [(0, 1, relation, positions)]), 0, relation.canonical)
-    frames = {relation.canonical: edges_from(part, relation, space.edge, itemgetter(positions))}
+    frames = {relation.canonical: edges_from(part, relation, space.edge, partial(_picked, positions))}
     return EdgeSpace(space.state.with_relations([part], frames), part, positions)
 
 
@@ -231,23 +231,30 @@ def edges_from(
     relation: Relation,
     before: Relation,
     old: EdgeFrame,
-    change: Callable[[Tensor], Tensor],
-    keys: Optional[Callable[[Tensor], Tensor]] = None,
+    change: Callable[[Tensor, str], Tensor],
+    keys: Optional[Callable[[Tensor, str], Tensor]] = None,
 ) -> EdgeFrame:
     """Columns of edges made of those of another graph's, as they are now, when they are asked for. What dropout knows
     the edges by is made likewise, where that graph knew.
 
+    :param change: makes a column of another one and its name
     :param keys: what is done to those in place of ``change``
     """
     frame = EdgeFrame(relation.canonical[1], relation.num_edges)
     for key, column in old.snapshot().items():
-        frame.later(key, _changed(column, change))
-    relation.edge_keys = None if before.edge_keys is None else _changed(before.edge_keys, keys or change)
+        frame.later(key, _changed(column, key, change))
+    relation.edge_keys = None if before.edge_keys is None else _changed(before.edge_keys, "", keys or change)
     return frame
 
 
-def _changed(column: Union[Tensor, Callable[[], Tensor]], change: Callable[[Tensor], Tensor]) -> Callable[[], Tensor]:
-    return lambda: change(column if isinstance(column, Tensor) else column())
+def _picked(positions: Tensor, values: Tensor, name: str) -> Tensor:
+    return values[positions]
+
+
+def _changed(
+    column: Union[Tensor, Callable[[], Tensor]], name: str, change: Callable[[Tensor, str], Tensor]
+) -> Callable[[], Tensor]:
+    return lambda: change(column if isinstance(column, Tensor) else column(), name)
 
 
 # ---- rows of columns ---------------------------------------------------------

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
+import sys
+from contextlib import nullcontext
+from typing import Any, ContextManager, Dict, List, Mapping, Optional, Tuple, Union
 
 import torch
 from torch import Tensor, nn
@@ -66,7 +68,7 @@ def run(built: Built, graph: Any, columns: Dict[str, Tensor], kinds: List[str], 
     if layer is not None:
         hook = _submodule(model, layer).register_forward_hook(lambda _m, _i, out: _catch(caught, out))
     try:
-        with torch.no_grad(), low_memory.inference(), Pointwise():
+        with torch.no_grad(), low_memory.inference(), Pointwise(), _by_columns(model):
             if built.predict is not None:
                 out = built.predict(model, graph, columns)
             else:
@@ -81,6 +83,15 @@ def run(built: Built, graph: Any, columns: Dict[str, Tensor], kinds: List[str], 
     if layer is not None:
         raise ValueError(f"the model did not call its layer {layer!r} in this pass: name one that forward runs")
     return out
+
+
+def _by_columns(model: nn.Module) -> ContextManager[None]:
+    """Has layers of DGL that are not fused in training take little memory."""
+    if "dgl" not in sys.modules:
+        return nullcontext()
+    from sar.integrations.dgl.patches.layers import by_columns
+
+    return by_columns(model)
 
 
 def arguments(model: nn.Module, graph: Any, kinds: List[str], rows: Rows) -> Tuple[Any, Any]:

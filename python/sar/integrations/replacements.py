@@ -137,6 +137,8 @@ class Patches:
         if original is None:
             self.missing.append(f"{label}.{name}")
             return
+        if planned is None and isinstance(found, type) and name not in vars(found):
+            original = _inherited(found, name, original)
         new = self._wrapper(original, function, concerned)
         if inspect.ismodule(found):
             new.__module__ = label  # where pickle finds it
@@ -240,6 +242,16 @@ def apply_together(lists: Sequence[Patches]) -> None:
 
 def _label(owner: Any) -> str:
     return f"{owner.__module__}.{owner.__qualname__}" if isinstance(owner, type) else str(owner.__name__)
+
+
+def _inherited(owner: Any, name: str, now: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that an owner inherits: the one that is there when it is called, since others replace it as well."""
+
+    @functools.wraps(now)
+    def original(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(super(owner, self), name)(*args, **kwargs)
+
+    return original
 
 
 def _wrapped(original: Callable[..., Any], function: Callable[..., Any], concerned: Concerned) -> Callable[..., Any]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import types
-from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
 
 from torch import nn
 
@@ -24,6 +25,7 @@ __all__ = [
     "Prepared",
     "choice_of",
     "forward_of_class",
+    "instead_of_forward",
     "plain_forward",
     "prepared",
 ]
@@ -129,6 +131,16 @@ def choice_of(module: Any) -> Optional[Choice]:
 def forward_of_class(module: Any, *args: Any, **kwargs: Any) -> Any:
     """The forward of a module that is prepared, and runs what its class has."""
     return type(module).forward(module, *args, **kwargs)
+
+
+@contextlib.contextmanager
+def instead_of_forward(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
+    """Has calls of a module run something else, with its hooks. It has no forward but that of its class."""
+    module.__dict__["forward"] = forward
+    try:
+        yield
+    finally:
+        del module.__dict__["forward"]
 
 
 def plain_forward(module: Any) -> bool:

@@ -32,18 +32,20 @@ class SplitEdgeIndex(SplitNumbers):
 
     :param edges: the edges
     :param flipped: rows are exchanged, so messages go to where edges begin
+    :param any_order: nobody has tensors of these edges, so that with self loops they may come in another order
     """
 
     per_edge = 2
     _flipped: bool
+    _any_order: bool
 
     @staticmethod
-    def __new__(cls, edges: SplitEdges, flipped: bool = False) -> SplitEdgeIndex:
+    def __new__(cls, edges: SplitEdges, flipped: bool = False, any_order: bool = False) -> SplitEdgeIndex:
         self: SplitEdgeIndex = Tensor._make_wrapper_subclass(cls, (2, edges.num_edges), dtype=torch.int64)
-        self._edges, self._flipped = edges, flipped
+        self._edges, self._flipped, self._any_order = edges, flipped, any_order
         return self
 
-    def __init__(self, edges: SplitEdges, flipped: bool = False) -> None:
+    def __init__(self, edges: SplitEdges, flipped: bool = False, any_order: bool = False) -> None:
         pass
 
     @property
@@ -58,7 +60,15 @@ class SplitEdgeIndex(SplitNumbers):
 
     def of(self, edges: SplitEdges) -> SplitEdgeIndex:
         """An edge index of other edges, in the same direction."""
-        return self if edges is self._edges else SplitEdgeIndex(edges, self._flipped)
+        return self if edges is self._edges else SplitEdgeIndex(edges, self._flipped, self._any_order)
+
+    def with_loops(self) -> SplitEdgeIndex:
+        """These edges, and behind them one from each node to itself. Collective the first time."""
+        return self.of(self._edges.with_loops(self._any_order))
+
+    def in_any_order(self) -> SplitEdgeIndex:
+        """The same edges, for a layer that has no tensors of them."""
+        return SplitEdgeIndex(self._edges, self._flipped, True)
 
     def end(self, row: int) -> EdgeEnds:
         """A row."""
@@ -153,15 +163,14 @@ def _cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Any:
     given = list(tensors)
     if len(given) != 2 or dim not in (1, -1) or not isinstance(given[0], SplitEdgeIndex):
         return NotImplemented
-    edges, loops = given[0].edges, given[1]
-    nodes = torch.arange(edges.rows("v"))
+    loops, nodes = given[1], torch.arange(given[0].edges.rows("v"))
     if isinstance(loops, SplitEdgeIndex) or not torch.equal(loops, torch.stack([nodes, nodes])):
         raise refusal(
             "torch.cat of an edge index",
             "edges are added before the graph is partitioned; only a self loop for each own node can be added here "
             "(torch_geometric.utils.add_self_loops)",
         )
-    return given[0].of(edges.with_loops())
+    return given[0].with_loops()
 
 
 def _new(function: Any) -> Any:

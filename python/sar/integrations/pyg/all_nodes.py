@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, List, Optional
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch_geometric.nn import LabelPropagation
 from torch_geometric.utils import one_hot
 
 from sar._engine import abi, session as _session
@@ -17,7 +18,7 @@ from sar.graph.readout import rows_of_all, sum_over_workers
 
 from .over_nodes import node_batch
 
-__all__ = ["METHODS", "OVER_NODES"]
+__all__ = ["FORWARDS", "METHODS", "OVER_NODES"]
 
 
 @torch.no_grad()
@@ -135,9 +136,10 @@ def _correct(
 METHODS: Dict[str, Callable[..., Any]] = {
     "nn.WLConv.forward": _wl_conv,
     "nn.GPSConv.forward": _gps_conv,
-    "nn.LabelPropagation.forward": _label_propagation,
     "nn.CorrectAndSmooth.correct": _correct,
 }
 """Methods of torch_geometric, each replaced by a function of the original and its arguments."""
+FORWARDS: Dict[Any, Callable[..., Any]] = {LabelPropagation: _label_propagation}
+"""Layers, and what stands for their forward."""
 OVER_NODES: Dict[str, Callable[..., Any]] = {"nn.WLConv.histogram": _wl_histogram}
 """Likewise; no argument tells whether the graph is split."""

@@ -12,16 +12,17 @@ from torch_geometric import nn as pyg
 from sar.autograd.fused.eligibility import disturbed
 from sar.autograd.fused.prepared import FUSED, NODES, REFUSED, STEPS, UNTOUCHED, Plan
 
-from . import all_nodes, fused, hetero, layers, over_nodes, scripts, super_gat
+from . import all_nodes, calls, fused, hetero, layers, over_nodes, scripts
 
 __all__ = ["plan"]
 
-_FORWARDS: Dict[str, Callable[..., Any]] = {
-    path.split(".")[1]: function
-    for methods in (fused, layers, all_nodes, hetero, super_gat, over_nodes)
+_FORWARDS: Dict[str, Callable[..., Any]] = {kind.__name__: function for kind, function in calls.FORWARDS.items()}
+_FORWARDS.update(
+    (path.split(".")[1], function)
+    for methods in (layers, all_nodes, hetero, over_nodes)
     for path, function in methods.METHODS.items()
     if path.endswith(".forward")
-}
+)
 """What stands for the forward of each class, and is given the original."""
 _STEPS = "the layer's own; its messages are computed in the engine, or in blocks of edges"
 _AGAIN = "the layer's own; one linear map is computed again in backward"

@@ -35,7 +35,9 @@ from sar.graph.edge_index.index import SplitEdgeIndex
 from sar.graph.edge_index.refusals import check_readers
 from sar.graph.edge_tensor.tensor import EdgeTensor
 
-__all__ = ["METHODS", "UNFIT", "product_is_narrower"]
+from .layers import in_any_order
+
+__all__ = ["FORWARDS", "UNFIT", "product_is_narrower"]
 
 HOOKS = [
     f"_{step}_forward_{when}hooks"
@@ -147,6 +149,7 @@ def _gat_conv(
     plain = plain and type(layer) is GATConv and _is_plain(edge_index)
     fits = plain and _gat_unfit(layer) is None and _fits(layer.lin, x, edge_index)
     if not note_choice(layer, edge_index.graph, fits):
+        edge_index = in_any_order(edge_index, edge_attr)
         return original(layer, x, edge_index, edge_attr, size, return_attention_weights)
     edges = edge_index.edges
     if layer.add_self_loops:
@@ -167,9 +170,12 @@ def _gat_unfit(layer: Any) -> Optional[str]:
     return why if same else "its parameters differ in dtype"
 
 
-def _gatv2_conv(original: Any, layer: Any, x: Any, edge_index: Any, *args: Any, **kwargs: Any) -> Any:
+def _gatv2_conv(
+    original: Any, layer: Any, x: Any, edge_index: Any, edge_attr: Optional[Tensor] = None, *args: Any, **kwargs: Any
+) -> Any:
     """The forward of GATv2Conv: its steps, of which one linear map is computed again in backward."""
-    return _attention(original, layer, x, edge_index, GATv2Conv, "lin_l", *args, **kwargs)
+    edge_index = in_any_order(edge_index, edge_attr)
+    return _attention(original, layer, x, edge_index, GATv2Conv, "lin_l", edge_attr, *args, **kwargs)
 
 
 def _transformer_conv(original: Any, layer: Any, x: Any, edge_index: Any, *args: Any, **kwargs: Any) -> Any:
@@ -247,15 +253,15 @@ def _steps_changed(layer: Any, reduces: Any = None) -> Optional[str]:
     return None if why is None else f"its aggregation: {why}"
 
 
-METHODS: Dict[str, Callable[..., Any]] = {
-    "nn.SAGEConv.forward": _sage_conv,
-    "nn.GCNConv.forward": _gcn_conv,
-    "nn.GINConv.forward": _gin_conv,
-    "nn.GATConv.forward": _gat_conv,
-    "nn.GATv2Conv.forward": _gatv2_conv,
-    "nn.TransformerConv.forward": _transformer_conv,
+FORWARDS: Dict[Any, Callable[..., Any]] = {
+    SAGEConv: _sage_conv,
+    GCNConv: _gcn_conv,
+    GINConv: _gin_conv,
+    GATConv: _gat_conv,
+    GATv2Conv: _gatv2_conv,
+    TransformerConv: _transformer_conv,
 }
-"""Methods of torch_geometric, each replaced by a function of the original and its arguments."""
+"""Layers, and what stands for their forward: functions of the original and its arguments."""
 
 UNFIT: Dict[Any, Callable[[Any], Optional[str]]] = {
     SAGEConv: _sage_unfit,

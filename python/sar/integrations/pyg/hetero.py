@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, List, Tuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch_geometric.nn import HGTConv
 
 from sar.graph.counts import counts
 from sar.graph.edge_index.index import SplitEdgeIndex
@@ -17,7 +18,7 @@ from sar.graph.readout import graph_reduce
 from .over_nodes import seen
 from .reductions import scatter, softmax
 
-__all__ = ["METHODS", "WIDTHS", "without_rows"]
+__all__ = ["FORWARDS", "METHODS", "WIDTHS", "without_rows"]
 
 
 def _initialize(original: Any, layer: Any, module: Any, given: Any) -> None:
@@ -124,7 +125,9 @@ def _sum(values: Tensor, index: SplitEdgeIndex) -> Tensor:
     return made
 
 
-METHODS: Dict[str, Callable[..., Any]] = {"nn.HANConv.forward": _han_conv, "nn.HGTConv.forward": _hgt_conv}
+METHODS: Dict[str, Callable[..., Any]] = {"nn.HANConv.forward": _han_conv}
 """Methods of torch_geometric, each replaced by a function of the original and its arguments."""
+FORWARDS: Dict[Any, Callable[..., Any]] = {HGTConv: _hgt_conv}
+"""Layers, and what stands for their forward."""
 WIDTHS: Dict[str, Callable[..., Any]] = {"nn.HeteroDictLinear.initialize_parameters": _initialize}
 """Likewise."""

@@ -1,11 +1,12 @@
-"""Layers and functions whose steps would look at numbers of the whole graph."""
+"""Layers that add self loops, and normalization by degrees."""
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Optional
 
 import torch
 from torch import Tensor
+from torch_geometric.nn import AGNNConv, FeaStConv
 from torch_geometric.utils import get_laplacian, remove_self_loops
 
 from sar.autograd.compile import uncompiled
@@ -14,10 +15,7 @@ from sar.graph.edge_index.rows import check_size, lift
 from sar.graph.edge_tensor.tensor import values
 from sar.graph.readout import max_over_workers
 
-__all__ = ["ANY_ORDER", "METHODS", "add_self_loops_in_any_order", "gcn_norm"]
-
-ANY_ORDER: Tuple[str, ...] = ("gat_conv", "gatv2_conv", "supergat_conv", "agnn_conv", "feast_conv")
-"""Layers that add self loops to edges of which they have no other tensors."""
+__all__ = ["FORWARDS", "METHODS", "gcn_norm", "in_any_order"]
 
 
 @uncompiled
@@ -47,18 +45,16 @@ def gcn_norm(
     return edge_index, lift(norm, 0, source) * lift(norm, 0, target)
 
 
-def add_self_loops_in_any_order(
-    original: Any,
-    edge_index: Any,
-    edge_attr: Optional[Tensor] = None,
-    fill_value: Any = None,
-    num_nodes: Any = None,
-) -> Any:
-    """For layers that have no tensors of edges but those that they give with the edge index."""
-    if edge_attr is not None:
-        return original(edge_index, values(edge_attr), fill_value, num_nodes)
-    check_size(edge_index.end(1), min(num_nodes) if isinstance(num_nodes, (tuple, list)) else num_nodes)
-    return edge_index.of(edge_index.edges.with_loops(any_order=True)), None
+def in_any_order(edge_index: Any, edge_attr: Optional[Tensor] = None) -> Any:
+    """An edge index for a layer that adds self loops, and has no tensors of edges but those that it is given: where
+    each node has one, no other graph is made."""
+    return edge_index.in_any_order() if isinstance(edge_index, SplitEdgeIndex) and edge_attr is None else edge_index
+
+
+def _loops_added(original: Any, layer: Any, x: Any, edge_index: Any) -> Tensor:
+    """The forward of a layer that adds self loops."""
+    out: Tensor = original(layer, x, in_any_order(edge_index))
+    return out
 
 
 def _cheb_conv(
@@ -73,12 +69,12 @@ def _cheb_conv(
     """Where the largest eigenvalue is not given, PyG takes twice the largest weight; here, of the weights of all
     workers. Collective."""
     if isinstance(edge_index, SplitEdgeIndex) and lambda_max is None:
-        _, weight = get_laplacian(
-            *remove_self_loops(edge_index, edge_weight), layer.normalization, x.dtype, x.shape[0]
-        )
+        _, weight = get_laplacian(*remove_self_loops(edge_index, edge_weight), layer.normalization, x.dtype, x.shape[0])
         lambda_max = 2.0 * max_over_workers(values(weight)).squeeze(0)
     return original(layer, x, edge_index, edge_weight, batch, lambda_max)
 
 
+FORWARDS: Dict[Any, Callable[..., Any]] = {AGNNConv: _loops_added, FeaStConv: _loops_added}
+"""Layers, and what stands for their forward."""
 METHODS: Dict[str, Callable[..., Any]] = {"nn.ChebConv.forward": _cheb_conv}
 """Methods of torch_geometric, each replaced by a function of the original and its arguments."""

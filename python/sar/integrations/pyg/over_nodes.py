@@ -12,6 +12,7 @@ from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
+from torch_geometric import nn as pyg
 from torch_geometric.nn import aggr as nn_aggr
 
 from sar._engine import abi, session as _session
@@ -26,7 +27,8 @@ from sar.nn.batch_norm import DistributedBN1D
 
 from .reductions import SORTED, scatter
 
-__all__ = ["METHODS", "POOLS", "begin", "concerned", "node_batch", "seen"]
+__all__ = ["METHODS", "POOLS", "aggregate", "begin", "concerned", "here", "node_batch", "pools", "refuse_neighbours"]
+__all__ += ["seen"]
 
 _sessions: WeakSet[_session.Session] = WeakSet()
 """Sessions in which edge indices were made."""
@@ -39,12 +41,12 @@ class _Seen:
 
 
 class _Here(threading.local):
-    """Of this thread: whether a layer aggregates the edges of a graph that is not split."""
+    """Of this thread: the layer that passes messages now, if one does."""
 
-    of_edges = False
+    layer: Any = None
 
 
-seen, _here = _Seen(), _Here()
+seen, here = _Seen(), _Here()
 
 
 def begin() -> None:
@@ -56,23 +58,19 @@ def begin() -> None:
 
 def concerned(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
     """Whether a tensor may be of the nodes of a split graph. torch.compile evaluates it as it traces."""
-    return seen.several and not _here.of_edges
+    return seen.several
+
+
+def pools(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
+    """Whether an aggregation module, the first argument, may be given nodes of a split graph. Where it aggregates the
+    messages of a layer, workers need not agree on what these are."""
+    own = None if here.layer is None else here.layer.aggr_module
+    return seen.several and (own is None or all(part is not args[0] for part in own.modules()))
 
 
 def _active() -> bool:
     session = _session.peek()
-    return session is not None and session.world > 1 and session in _sessions and not _here.of_edges
-
-
-def _inside_layer(original: Any, layer: Any, inputs: Any, index: Any, *args: Any, **kwargs: Any) -> Any:
-    """``MessagePassing.aggregate``. What it aggregates are messages, so workers need not agree on what they are."""
-    if isinstance(index, EdgeEnds):
-        return original(layer, inputs, index, *args, **kwargs)
-    before, _here.of_edges = _here.of_edges, True
-    try:
-        return original(layer, inputs, index, *args, **kwargs)
-    finally:
-        _here.of_edges = before
+    return session is not None and session.world > 1 and session in _sessions
 
 
 @uncompiled
@@ -188,16 +186,25 @@ def _diff_group_norm(original: Any, layer: Any, x: Tensor) -> Tensor:
     return out
 
 
-def _neighbours(original: Any, layer: Any, x: Any, *args: Any, **kwargs: Any) -> Tensor:
+def refuse_neighbours(layer: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> None:
     """Layers that find neighbours among points."""
-    name = type(layer).__name__
+    if not isinstance(layer, NEIGHBOURS):
+        return
+    name, x = type(layer).__name__, args[0] if args else kwargs.get("x")
     if node_batch(name, x[0] if isinstance(x, (tuple, list)) else x) is not None:
         raise NotImplementedError(
             f"{name} on a graph split over workers would find neighbours among the points of each worker: make the "
             "edges before the graph is partitioned (torch_geometric.transforms.KNNGraph), and use EdgeConv or "
             "PointNetConv"
         )
-    out: Tensor = original(layer, x, *args, **kwargs)
+
+
+NEIGHBOURS = (pyg.DynamicEdgeConv, pyg.GravNetConv, pyg.XConv)
+
+
+def _x_conv(original: Any, layer: Any, *args: Any, **kwargs: Any) -> Tensor:
+    refuse_neighbours(layer, args, kwargs)
+    out: Tensor = original(layer, *args, **kwargs)
     return out
 
 
@@ -241,7 +248,7 @@ ORDERED = (*SORTED, nn_aggr.MulAggregation, nn_aggr.EquilibriumAggregation)
 """Aggregations that look at all rows of a graph at once."""
 
 
-def _aggregate(
+def aggregate(
     original: Any, module: nn.Module, x: Any, index: Any = None, ptr: Any = None, *args: Any, **kwargs: Any
 ) -> Any:
     """An aggregation module that pools the nodes of a graph."""
@@ -271,10 +278,8 @@ METHODS: Dict[str, Callable[..., Any]] = {
     "nn.MeanSubtractionNorm.forward": _norm("dim_size"),
     "nn.LayerNorm.forward": _layer_norm,
     "nn.DiffGroupNorm.forward": _diff_group_norm,
-    **{f"nn.{name}.forward": _neighbours for name in ("DynamicEdgeConv", "GravNetConv", "XConv")},
+    "nn.XConv.forward": _x_conv,
     "nn.pool.glob.scatter": _pooled,
-    "nn.MessagePassing.aggregate": _inside_layer,
-    "nn.aggr.Aggregation.__call__": _aggregate,
 }
 """Methods of torch_geometric, each replaced by a function of the original and its arguments."""
 

@@ -24,13 +24,12 @@ from sar.integrations.replacements import Concerned, Patches, given
 
 from . import (
     all_nodes,
-    fused,
+    calls,
     hetero,
     layers,
     over_nodes,
     reductions,
     scripts,
-    super_gat,
     transforms,
 )
 
@@ -111,17 +110,16 @@ runs, by the overrides of torch's functions."""
 
 METHODS: List[Tuple[str, Optional[Concerned], Dict[str, Callable[..., Any]]]] = [
     (
-        "self loops without a new graph where each node has one",
-        None,
-        {f"nn.conv.{name}.add_self_loops": layers.add_self_loops_in_any_order for name in layers.ANY_ORDER},
+        "layers in one piece in the engine, or over the nodes of all workers",
+        calls.concerned,
+        {"nn.MessagePassing.__call__": calls.called},
     ),
     ("messages in the order of nodes", None, {"nn.aggr.Aggregation.__call__": reductions.aggregate_sorted}),
-    ("the layer in one piece, in the engine", None, fused.METHODS),
     (ALL_NODES, None, {**layers.METHODS, **all_nodes.METHODS, **hetero.METHODS}),
     (ALL_NODES, over_nodes.concerned, {**over_nodes.METHODS, **all_nodes.OVER_NODES}),
+    (ALL_NODES, over_nodes.pools, {"nn.aggr.Aggregation.__call__": over_nodes.aggregate}),
     ("widths of a type of which a worker has no rows", hetero.without_rows, hetero.WIDTHS),
     ("transforms of data: the nodes of all workers, or refused", transforms.concerned, transforms.METHODS),
-    ("pairs of nodes of split graphs, and the loss of all workers", None, super_gat.METHODS),
 ]
 """Methods, and functions in one module: why they are replaced, for which calls if not those with tensors of a split
 graph, and by what."""

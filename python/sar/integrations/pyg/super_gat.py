@@ -7,12 +7,15 @@ from typing import Any, Callable, Dict, Optional, Tuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch_geometric.nn import SuperGATConv
 from torch_geometric.utils import batched_negative_sampling, negative_sampling, remove_self_loops, to_undirected
 
 from sar.graph.edge_index.index import SplitEdgeIndex
 from sar.graph.readout import sum_over_workers
 
-__all__ = ["METHODS"]
+from .layers import in_any_order
+
+__all__ = ["FORWARDS"]
 
 
 class PairLabels(Tensor):
@@ -50,7 +53,7 @@ def _super_gat_conv(
     split = isinstance(edge_index, SplitEdgeIndex) and layer.training
     if split and neg_edge_index is None:
         neg_edge_index = _no_edges(layer, edge_index, len(x), batch)
-    out: Tensor = original(layer, x, edge_index, neg_edge_index, batch)
+    out: Tensor = original(layer, x, in_any_order(edge_index), neg_edge_index, batch)
     if split:
         layer.att_y = layer.att_y.as_subclass(PairLabels)
     return out
@@ -60,7 +63,7 @@ def _no_edges(layer: Any, edge_index: SplitEdgeIndex, num_nodes: int, batch: Opt
     """Pairs of own nodes that are no edges in either direction: as many as PyG draws for this worker's edges, fewer
     where it owns too few nodes. Local but for counts of self loops."""
     if layer.add_self_loops:
-        edge_index = edge_index.of(remove_self_loops(edge_index)[0].edges.with_loops(any_order=True))
+        edge_index = remove_self_loops(edge_index.in_any_order())[0].with_loops()
     wanted = int(layer.neg_sample_ratio * layer.edge_sample_ratio * edge_index.shape[1])
     edges = edge_index.numbers()
     edges = to_undirected(edges[:, (edges < num_nodes).all(0)], num_nodes=num_nodes)
@@ -69,5 +72,5 @@ def _no_edges(layer: Any, edge_index: SplitEdgeIndex, num_nodes: int, batch: Opt
     return negative_sampling(edges, num_nodes, num_neg_samples=wanted)
 
 
-METHODS: Dict[str, Callable[..., Any]] = {"nn.SuperGATConv.forward": _super_gat_conv}
-"""Methods of torch_geometric, each replaced by a function of the original and its arguments."""
+FORWARDS: Dict[Any, Callable[..., Any]] = {SuperGATConv: _super_gat_conv}
+"""The layer, and what stands for its forward."""

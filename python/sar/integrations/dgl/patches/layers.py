@@ -7,9 +7,10 @@ own graphs all of them behave as before.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import dgl
 import torch
@@ -19,6 +20,7 @@ from sar._engine import abi, session as _session
 from sar.autograd.compile import compiling as _compiling
 from sar.autograd.fused import gat, scaled_product
 from sar.autograd.fused.eligibility import changed, gat_unfit
+from sar.autograd.fused.prepared import instead_of_forward
 from sar.graph.counts import Counts
 from sar.graph.edge_tensor.softmax import edge_softmax
 from sar.graph.layer_support import GraphIndex
@@ -30,9 +32,9 @@ from sar.graph.reversed import ReversedGraph
 from sar.integrations.replacements import Patches, apply_together, given
 
 from . import OTHERWISE
-from .transforms import FUNCTIONS, LOOPS, REFUSED, TRANSFORMS
+from .transforms import FUNCTIONS, REFUSED, TRANSFORMS
 
-__all__ = ["adapt", "gat_conv_unfit", "layers_with_graph", "restore"]
+__all__ = ["adapt", "by_columns", "gat_conv_unfit", "layers_with_graph", "restore"]
 
 _applied: List[Patches] = []
 """What is replaced now, in the order in which it was."""
@@ -67,8 +69,6 @@ def _layer_patches() -> Patches:
     for transform, function in TRANSFORMS.items():
         if hasattr(dgl.transforms, transform):  # some came with later versions, and nothing here needs them
             patches.wrap(f"dgl.transforms.{transform}", "__call__", function, "graphs made of graphs")
-    for transform, function in LOOPS.items():
-        patches.wrap(f"dgl.transforms.{transform}", "transform_etype", function, "graphs made of graphs")
     for name, function in SPECIAL.items():
         patches.wrap(f"dgl.nn.pytorch.{name}", "forward", function, "fused, or over all nodes")
     patches.wrap("dgl.nn.pytorch.TypedLinear", "forward", _typed_linear, "edges in another order", _presorted)
@@ -88,13 +88,6 @@ def layers_with_graph() -> Tuple[Any, ...]:
 
 def _edge_softmax(original: Any, gidx: Any, logits: Any, eids: Any = "__ALL__", norm_by: str = "dst") -> Any:
     return edge_softmax(gidx.manager, logits, eids, norm_by)
-
-
-def _edge_softmax_hetero(original: Any, gidx: Any, eids: Any, norm_by: str, *logits: Any) -> Any:
-    graph: Any = gidx.manager
-    given = {triple: value for triple, value in zip(graph.canonical_etypes, logits) if value is not None}
-    result: Any = edge_softmax(graph, given, eids, norm_by)
-    return tuple(result.get(triple) for triple in graph.canonical_etypes)
 
 
 def _gspmm(original: Any, gidx: Any, *args: Any) -> Any:
@@ -157,10 +150,19 @@ def gat_conv_unfit(layer: Any) -> Optional[str]:
     return _parts_changed(layer) or gat_unfit(layer)
 
 
-def _graph_conv(original: Any, layer: Any, graph: Any, feat: Any, weight: Any = None, edge_weight: Any = None) -> Any:
-    """In inference, by blocks of columns."""
+@contextlib.contextmanager
+def by_columns(model: torch.nn.Module) -> Iterator[None]:
+    """Has each GraphConv of a model run by blocks of columns, in inference."""
+    with contextlib.ExitStack() as stack:
+        for layer in model.modules():
+            if type(layer) is dgl.nn.GraphConv and "forward" not in vars(layer):
+                stack.enter_context(instead_of_forward(layer, functools.partial(_graph_conv, layer)))
+        yield
+
+
+def _graph_conv(layer: Any, graph: Any, feat: Any, weight: Any = None, edge_weight: Any = None) -> Any:
     out = scaled_product.graph_conv(graph, layer, feat, layer._norm) if weight is None and edge_weight is None else None
-    return original(layer, graph, feat, weight, edge_weight) if out is None else out
+    return type(layer).forward(layer, graph, feat, weight, edge_weight) if out is None else out
 
 
 def _gated_graph_conv(original: Any, layer: Any, graph: Any, feat: Tensor, etypes: Any = None) -> Any:
@@ -202,19 +204,8 @@ def _label_propagation(original: Any, layer: Any, g: Any, labels: Tensor, mask: 
     return original(layer, g, labels, mask)
 
 
-def _sequential(original: Any, layer: Any, graph: Any, *feats: Any) -> Any:
-    """DGL's own looks for its own class of graphs."""
-    if not isinstance(graph, GraphShardManager):
-        return original(layer, graph, *feats)
-    for module in layer:
-        found = module(graph, *feats)
-        feats = found if isinstance(found, tuple) else (found,)
-    return feats[0] if len(feats) == 1 else feats
-
-
 STEPS: Dict[str, Callable[..., Any]] = {
     "ops.edge_softmax.edge_softmax_internal": _edge_softmax,
-    "ops.edge_softmax.edge_softmax_hetero_internal": _edge_softmax_hetero,
     "ops.spmm.gspmm_internal": _gspmm,
     "ops.sddmm.gsddmm_internal": _gsddmm,
     "ops.segment.segment_reduce": _segment_reduce,
@@ -225,9 +216,7 @@ STEPS: Dict[str, Callable[..., Any]] = {
 SPECIAL: Dict[str, Callable[..., Any]] = {
     "SAGEConv": _sage_conv,
     "GATConv": _gat_conv,
-    "GraphConv": _graph_conv,
     "GatedGraphConv": _gated_graph_conv,
     "LabelPropagation": _label_propagation,
-    "Sequential": _sequential,
 }
 """Layers of dgl.nn.pytorch, by what stands for their forward."""
