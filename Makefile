@@ -9,6 +9,8 @@ GO     ?= go
 export GOEXPERIMENT := simd
 # An older Go fetches the one that go.mod names, also where its packager turned that off.
 export GOTOOLCHAIN ?= auto
+# Tests are read by several processes, which take what the first of them compiled, whatever the environment says.
+unexport PYTHONDONTWRITEBYTECODE
 
 # What pip installs of requirements-NAME.txt: the lock file, whose hashes it checks, where that is for this Python and
 # processor (`make lock` writes it); elsewhere what the exact versions in the .txt file need.
@@ -82,8 +84,9 @@ test-debug: ## core under the race detector, and with freed buffers overwritten
 
 # docs/testing.md says what has the mark `full` and is left out otherwise.
 EVERY_CASE := -m ''
-# So many tests run beside each other. A stream that dies ends the run.
-STREAMS ?= 2
+# So many tests run beside each other: one more than there are processors where two are, for some wait. A stream that
+# dies ends the run.
+STREAMS ?= 3
 PYTEST  := -m pytest -n $(STREAMS) --max-worker-restart=0
 
 test-py: $(BUILD_STAMP) libsar

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -30,7 +31,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # what fails there is said in full
 pytest.register_assert_rewrite("tests.parity", "tests.sampling", "tests.support")
 
-from tests.support import streams  # noqa: E402
+from tests.support import streams, templates  # noqa: E402, F401
 from tests.support.pool import Pool  # noqa: E402
 from tests.support.sessions import SESSIONS, Session, Workers  # noqa: E402
 
@@ -73,6 +74,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 left_out.add(streams.ALWAYS)
             for session in left_out & by_session.keys():
                 by_session[session].add_marker("full")
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # what was imported stays; looking for garbage in it takes longer than most tests
 
 
 @pytest.fixture(scope="session")

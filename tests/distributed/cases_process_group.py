@@ -343,6 +343,7 @@ def _fresh(seconds: float = 60) -> Iterator[Any]:
     groups()
     group = dist.new_group(list(range(sar.world_size())), timeout=datetime.timedelta(seconds=seconds))
     dist.barrier(group=group)  # all have it before one ends it
+    dist.barrier()  # and nobody is in that barrier any longer
     try:
         yield group
     finally:

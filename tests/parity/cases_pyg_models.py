@@ -14,7 +14,7 @@ from tests.support.worker import data_of, default_dtype, numpy
 
 
 def load(path: str) -> Any:
-    """The module of a file; PyG reads the source of its classes."""
+    """The module of a file. PyG parses the whole of it for each class that it has: one layer, so it has one."""
     name = "drawn_" + path.rpartition("/")[2].removesuffix(".py")
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, path)
@@ -67,18 +67,13 @@ def step(
     return {"out": found, "grad": grad, "grads": numpy(grads), "buffers": numpy(buffers)}
 
 
-def layers(path: str, batch: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def layers(batch: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Layers on a worker, each on a graph of its own; of parameters it has a part of the gradient."""
     found = []
     for one in batch:
-        graph = sar.construct_full_graph(data_of(one["part"]))
-        edge_index = sar.pyg.edge_index(graph)
+        edge_index = sar.pyg.edge_index(sar.construct_full_graph(data_of(one.pop("part"))))
         try:
-            found.append(
-                step(
-                    path, one["name"], edge_index, edge_index.edges.rows("v"), one["inputs"], one["grad"], one["dtype"]
-                )
-            )
+            found.append(step(edge_index=edge_index, nodes=edge_index.edges.rows("v"), **one))
         except Exception as error:
             raise RuntimeError(f"{one['name']}: {type(error).__name__}: {error}") from error
     return found

@@ -31,8 +31,10 @@ UNIT = {"float64": 1e-10, "float32": 1e-5}
 class Drawn:
     """A layer, its graph and its numbers."""
 
-    def __init__(self, seed: int, world: int) -> None:
+    def __init__(self, seed: int, world: int, folder: Path) -> None:
         self.model = pyg_models.draw(seed)
+        self.path = folder / f"m{seed}_{world}.py"
+        self.path.write_text(f"{pyg_models.HEAD}\n\n{self.model.source}")
         rng = np.random.default_rng([seed, 1])
         counts = [int(n) for n in rng.integers(1, 20, 1 + self.model.bipartite)]
         edges = 0 if rng.random() < 0.03 else int(rng.integers(1, 70))
@@ -64,13 +66,13 @@ class Drawn:
         self.dtype = "float32" if single else "float64"
         self.flipped = "flow='target_to_source'" in self.model.source
 
-    def oracle(self, path: str, dtype: str) -> dict[str, Any]:
+    def oracle(self, dtype: str) -> dict[str, Any]:
         """PyG on the whole graph; nothing where its quantiles fail, as they do if the first node has no message, or its
         batch norm, of a single edge."""
         whole = torch.from_numpy(np.stack(self.case.ends[0]).astype(np.int64))
         nodes = self.case.spec["counts"][-1]
         try:
-            return cases_pyg_models.step(path, self.model.name, whole, nodes, self.inputs, None, dtype)
+            return cases_pyg_models.step(str(self.path), self.model.name, whole, nodes, self.inputs, None, dtype)
         except (IndexError, RuntimeError):
             if "median" in self.model.source or "Quantile" in self.model.source:
                 return {}
@@ -88,6 +90,7 @@ class Drawn:
     def arguments(self, rank: int, grad: np.ndarray) -> dict[str, Any]:
         rows = self.case.rows
         return {
+            "path": str(self.path),
             "name": self.model.name,
             "part": self.case.part(rank),
             "inputs": {key: x[rows(self.places[key], rank)] for key, x in self.inputs.items()},
@@ -127,11 +130,11 @@ class Drawn:
                 near(np.asarray(value), ..., key)
 
 
-def rounded(workers: Workers, path: str, one: Drawn, truth: dict[str, Any], error: AssertionError) -> None:
+def rounded(workers: Workers, one: Drawn, truth: dict[str, Any], error: AssertionError) -> None:
     """Fails unless a small difference in single precision is rounding: in double precision there is none."""
     one.dtype = "float64"
     given = [{"batch": [one.arguments(rank, truth["grad"])]} for rank in range(workers.world)]
-    results = workers.run(cases_pyg_models.layers, given, path=path)
+    results = workers.run(cases_pyg_models.layers, given)
     try:
         one.check([result[0] for result in results], truth, truth)
     except AssertionError as more:
@@ -147,15 +150,13 @@ def test_random_models(pool: Pool, session: tuple[int, str], tmp_path: Path) -> 
     seeds = range(first, first + int(COUNT * SHARES[session]))
     done = 0
     for start in range(0, len(seeds), BATCH):
-        drawn = [Drawn(seed, world) for seed in seeds[start : start + BATCH]]
-        path = tmp_path / f"m{drawn[0].case.spec['seed']}_{world}_{transport}.py"
-        path.write_text(pyg_models.HEAD + "\n\n" + "".join(one.model.source for one in drawn))
-        plain = [one.oracle(str(path), one.dtype) for one in drawn]
+        drawn = [Drawn(seed, world, tmp_path) for seed in seeds[start : start + BATCH]]
+        plain = [one.oracle(one.dtype) for one in drawn]
         drawn, plain = zip(*[(one, p) for one, p in zip(drawn, plain) if p])
-        truth = [p if one.dtype == "float64" else one.oracle(str(path), "float64") for one, p in zip(drawn, plain)]
+        truth = [p if one.dtype == "float64" else one.oracle("float64") for one, p in zip(drawn, plain)]
         given = [{"batch": [one.arguments(r, p["grad"]) for one, p in zip(drawn, plain)]} for r in range(world)]
         try:
-            results = workers.run(cases_pyg_models.layers, given, path=str(path))
+            results = workers.run(cases_pyg_models.layers, given)
         except CaseError as error:
             wrong = [one.model.source for one in drawn if f"{one.model.name}:" in str(error)]
             raise AssertionError("\n".join([str(error), *wrong])) from None
@@ -167,6 +168,6 @@ def test_random_models(pool: Pool, session: tuple[int, str], tmp_path: Path) -> 
                 if one.dtype == "float64":
                     raise AssertionError(f"{error}\n{one.model.source}") from None
                 one.check([result[n] for result in results], plain[n], truth[n], loose=5.0)
-                rounded(workers, str(path), one, truth[n], error)
+                rounded(workers, one, truth[n], error)
     print(f"{done} layers, seeds {seeds.start} to {seeds.stop - 1}")
     assert done > 0.9 * len(seeds)

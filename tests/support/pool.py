@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection
 from typing import Any, Callable, NamedTuple
 
 from sar.distributed.network import free_port
+from tests.support.warm import PRELOADED
 
 Case = Callable[..., Any]
 """A function at the top level of a module that worker processes can import."""
@@ -42,7 +43,8 @@ class Pool:
 
     def __init__(self) -> None:
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["tests.support.preloaded", "dgl", "torch_geometric.nn"])  # where there
+        # those that are there
+        self._context.set_forkserver_preload([PRELOADED, "tests.support.templates", "dgl", "torch_geometric.nn"])
         self._workers: list[tuple[Any, Connection]] = []
         self._session: tuple[Any, ...] | None = None
 
@@ -133,8 +135,7 @@ def _work(pipe: Connection) -> None:
     os.environ["SAR_TIMEOUT"] = "60"
     import torch
 
-    gc.unfreeze()  # full collections are as rare as in a process that has imported all this itself
-    gc.collect()
+    gc.freeze()  # a full collection of all that was imported takes longer than most cases
     torch.set_num_threads(1)
     while True:
         try:

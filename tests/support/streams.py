@@ -1,4 +1,4 @@
-"""Two streams of tests beside each other (``pytest -n 2``): what goes together, in which order, and what runs alone."""
+"""Streams of tests beside each other (``pytest -n 3``): what goes together, in which order, and what runs alone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def unit(nodeid: str) -> str:
 
 
 def order(nodeid: str) -> int:
-    """First what starts processes of its own, in large units; then one session after the other, in small ones. So both
+    """First what starts processes of its own, in large units; then one session after the other, in small ones. So the
     streams end together, and each opens a session once."""
     return NAMES.get(session_of(nodeid), -1)
 
