@@ -28,7 +28,7 @@ import torch
 from record import tensors
 from sar._engine import abi, library
 from sar._engine.programs import ProgramCall
-from sar._engine.signatures import DLTensor
+from sar._engine.signatures import TYPES, DLTensor
 from sar.distributed import tokens
 
 # Of the functions that work on the graph: which arguments are written. What backward of an expression finds of
@@ -203,7 +203,8 @@ class Rank:
         ndim = len(tensor["shape"])
         pointer = ct.cast(sizes, ct.POINTER(ct.c_int64))
         where = self.script.zeros if address is None else address
-        return DLTensor(where, DLTensor.Device(1, 0), ndim, DLTensor.DataType(code, bits, 1), pointer, None, 0)
+        device, dtype = TYPES["DLDevice"](1, 0), TYPES["DLDataType"](code, bits, 1)
+        return DLTensor(where, device, ndim, dtype, pointer, None, 0)
 
     def _per_rank(self, recorded: list[dict[str, Any]]) -> Any:
         """As many tensors as there are ranks, all like the first: what is agreed on is told to all alike."""

@@ -12,7 +12,7 @@ from collections import defaultdict
 import pytest
 
 from tests.support import ROOT
-from tests.unit.test_abi import HEADER, LIBSAR, declarations
+from tests.unit.test_abi import HEADER, LIBSAR
 
 SOURCES = sorted((ROOT / "tests" / "unit" / "abi").glob("*.c"))
 
@@ -53,6 +53,16 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
         function, status = line.split()
         out[function].add(status)
     return out
+
+
+def declarations() -> dict[str, tuple[str, list[str]]]:
+    """Functions that sar.h declares: name -> (result type, argument types)."""
+    text = re.sub(r"/\*.*?\*/|\bconst ", "", HEADER.read_text(), flags=re.DOTALL)
+    found = re.findall(r"^([\w ]+?[ *]+)(sar_\w+)\(([^)]*)\);", text, re.MULTILINE)
+    return {
+        name: (result.strip(), [re.sub(r"\s*(\**)\w+$", r"\1", one.strip()) for one in arguments.split(",")])
+        for result, name, arguments in found
+    }
 
 
 def documented() -> dict[str, set[str]]:

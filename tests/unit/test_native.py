@@ -226,12 +226,10 @@ def test_each_thread_has_its_own_last_error() -> None:
 
 
 def test_a_caller_with_a_shorter_error_struct() -> None:
-    from sar._engine.signatures import ErrorInfo
-
     engine = native._load()
     engine.functions["sar_set_num_threads"](0)
-    info = ErrorInfo(ErrorInfo.message.offset, -5)
-    info.message = b"untouched"
+    info = signatures.TYPES["sar_error_info"](-5, message=b"untouched")
+    info.size = type(info).message.offset
     engine.functions["sar_last_error_info"](ct.byref(info))
     assert (info.status, info.rank, info.message) == (1, -1, b"untouched")
 

@@ -6,7 +6,6 @@ pointers. Nothing here starts the engine before the first call.
 
 from __future__ import annotations
 
-import ctypes as ct
 import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence
@@ -15,7 +14,7 @@ from sar.config import Config
 
 from . import library, programs, schedule, storage
 from .library import calls, json_of, makes
-from .signatures import SizedStruct
+from .signatures import TYPES
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,30 +27,6 @@ GRAD_U, GRAD_E, FUSED = 1, 2, 4
 PARTITION_OUTSIDE = 1
 
 
-class SessionConfig(SizedStruct):
-    """``sar_session_config``."""
-
-    _fields_ = [
-        ("size", ct.c_size_t),
-        ("rank", ct.c_int32),
-        ("world", ct.c_int32),
-        ("master_addr", ct.c_char_p),
-        ("master_port", ct.c_int32),
-        ("interface_name", ct.c_char_p),
-        ("transport", ct.c_char_p),
-        ("advertise", ct.c_char_p),
-        ("start_seconds", ct.c_double),
-        ("liveness_seconds", ct.c_double),
-        ("operation_seconds", ct.c_double),
-        ("window_bytes", ct.c_int64),
-        ("job_token", ct.c_char_p),
-        ("insecure", ct.c_int32),
-        ("tls", ct.c_int32),
-        ("first_port", ct.c_int32),
-        ("last_port", ct.c_int32),
-    ]
-
-
 class AggregateSpec(NamedTuple):
     """One aggregation: number of the relation, ``"copy_u"`` or ``"u_mul_e"``, ``"sum"`` or ``"mean"``, and what the
     rows of ``u`` are stored in (:func:`.storage.name_of`)."""
@@ -60,22 +35,6 @@ class AggregateSpec(NamedTuple):
     message: str
     reduce: str
     storage: str = ""
-
-
-class RelationInfo(SizedStruct):
-    """``sar_relation_info``: rows and edges of one relation, of this worker and of all."""
-
-    num_src: int
-    num_dst: int
-    num_edges: int
-    num_src_global: int
-    num_dst_global: int
-    num_edges_global: int
-    num_boundary: int
-    num_send: int
-    structure_bytes: int
-
-    _fields_ = [("size", ct.c_size_t), *((name, ct.c_int64) for name in __annotations__)]
 
 
 # ---- process ---------------------------------------------------------------
@@ -94,8 +53,8 @@ def pool_trim() -> None:
 
 
 def session_open(*values: Any, **named: Any) -> int:
-    """Opens a session of the values of :class:`SessionConfig` after its size, in order or by name."""
-    return library.made("sar_session_open", SessionConfig(*values, **named))
+    """Opens a session of the values of ``sar_session_config`` after its size, in order or by name."""
+    return library.made("sar_session_open", TYPES["sar_session_config"](*values, **named))
 
 
 session_close = calls("sar_session_close")
@@ -194,8 +153,9 @@ graph_boundary = json_of("sar_graph_boundary")  # graph, relation
 graph_degrees = calls("sar_graph_degrees")  # graph, relation, whether out-degrees, tensor to fill
 
 
-def graph_relation_info(graph: int, relation: int) -> RelationInfo:
-    info = RelationInfo()
+def graph_relation_info(graph: int, relation: int) -> Any:
+    """``sar_relation_info``: rows and edges of one relation, of this worker and of all."""
+    info = TYPES["sar_relation_info"]()
     library.call("sar_graph_relation_info", graph, relation, info)
     return info
 

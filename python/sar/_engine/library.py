@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence, Union
 from sar import errors
 
 from . import interrupts
-from .signatures import ABI_VERSION, PROTOTYPES, DLTensor, ErrorInfo, SizedStruct
+from .signatures import ABI_VERSION, PROTOTYPES, TYPES, DLTensor, SizedStruct
 
 if TYPE_CHECKING:
     import torch
@@ -175,7 +175,7 @@ def json_of(name: str) -> Callable[..., Any]:
 
 def _error(engine: _Engine, status: int) -> BaseException:
     """The exception for the last error of this thread."""
-    info = ErrorInfo(ct.sizeof(ErrorInfo))
+    info = TYPES["sar_error_info"]()
     engine.functions["sar_last_error_info"](ct.byref(info))
 
     def text(value: Optional[bytes]) -> str:
@@ -236,17 +236,17 @@ _DTYPES = {
     "float32": (2, 32),
     "float64": (2, 64),
 }
-_known: dict[Any, DLTensor.DataType] = {}  # the same by dtype object
-_CPU = DLTensor.Device(1, 0)
+_known: dict[Any, Any] = {}  # the same, a DLDataType, by dtype object
+_CPU = TYPES["DLDevice"](1, 0)
 
 
-def _dtype(dtype: Any) -> DLTensor.DataType:
+def _dtype(dtype: Any) -> Any:
     found = _known.get(dtype)
     if found is None:
         entry = _DTYPES.get(str(dtype).rpartition(".")[2])
         if entry is None:
             raise TypeError(f"SAR's engine does not work on tensors of {dtype}")
-        found = _known[dtype] = DLTensor.DataType(*entry, 1)
+        found = _known[dtype] = TYPES["DLDataType"](*entry, 1)
     return found
 
 

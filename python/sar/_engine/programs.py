@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
 from . import library, schedule, storage
 from .native import Native
-from .signatures import DLTensor, SizedStruct
+from .signatures import TYPES
 
 if TYPE_CHECKING:  # commands that open partitions do without torch
     from torch import Tensor
@@ -17,19 +17,12 @@ OUT_SAVED = 1 << 31
 """The bit of ``saves`` that stands for the result."""
 
 
-class ProgramCall(SizedStruct):
+_Call: Any = TYPES["sar_program_call"]
+
+
+class ProgramCall(_Call):
     """``sar_program_call``."""
 
-    _fields_ = [
-        ("size", ct.c_size_t),
-        ("relation", ct.c_int32),
-        ("need_grad", ct.c_uint32),
-        ("agreed", ct.c_uint32),
-        ("num_seeds", ct.c_int32),
-        ("seeds", ct.POINTER(ct.c_uint64)),
-        ("keys", ct.POINTER(DLTensor)),
-        ("key_base", ct.c_int64),
-    ]
     _keep: Any
 
 

@@ -9,26 +9,13 @@ from torch import Tensor
 
 from . import library
 from .library import calls
-from .signatures import SizedStruct
+from .signatures import TYPES
 
 INPUT, OUTPUT, EDGE, WEIGHT = 0, 1, 2, 3
 """What a column is for."""
 
 NODES, INDPTR, INDICES, EDGE_IDS, DATA, BATCH_INPUT, BATCH_OUTPUT = range(7)
 """Arrays of a batch."""
-
-
-class SampleConfig(SizedStruct):
-    """``sar_sample_config``."""
-
-    _fields_ = [
-        ("size", ct.c_size_t),
-        ("fanouts", ct.c_void_p),
-        ("replace", ct.c_int32),
-        ("edge_ids", ct.c_int32),
-        ("cache_bytes", ct.c_int64),
-    ]
-
 
 sampler_column = calls("sar_sampler_column")  # sampler, what for, type, rows, whose memory lasts until it is freed
 sampler_free = calls("sar_sampler_free")
@@ -38,8 +25,7 @@ batch_free = calls("sar_batch_free")
 
 def sampler_create(graph: int, fanouts: Tensor, replace: bool, edge_ids: bool, cache_bytes: int) -> int:
     """``fanouts``: int64 ``[layers, relations]``."""
-    view = library.tensor(fanouts)
-    config = SampleConfig(ct.addressof(view), replace, edge_ids, cache_bytes)
+    config = TYPES["sar_sample_config"](ct.pointer(library.tensor(fanouts)), replace, edge_ids, cache_bytes)
     return library.made("sar_sampler_create", graph, config)
 
 

@@ -9,48 +9,7 @@ from torch import Tensor
 
 from . import library, schedule
 from .library import calls
-from .signatures import DLTensor, SizedStruct
-
-
-class StreamBlock(SizedStruct):
-    """``sar_stream_block``."""
-
-    _fields_ = [
-        ("size", ct.c_size_t),
-        ("peer", ct.c_int32),
-        ("num_rows", ct.c_int64),
-        ("rows", ct.POINTER(ct.c_void_p)),
-        ("grads", ct.POINTER(ct.c_void_p)),
-        ("num_edges", ct.c_int64),
-    ]
-
-    peer: int
-    num_rows: int
-    rows: Any
-    grads: Any
-    num_edges: int
-
-
-StreamVisit = ct.CFUNCTYPE(ct.c_int32, ct.c_void_p, ct.POINTER(StreamBlock))
-
-
-class StreamSpec(SizedStruct):
-    """``sar_stream``."""
-
-    _fields_ = [
-        ("size", ct.c_size_t),
-        ("relation", ct.c_int32),
-        ("flags", ct.c_uint32),
-        ("num_fields", ct.c_int32),
-        ("fields", ct.POINTER(DLTensor)),
-        ("home", ct.c_char_p),
-        ("grads", ct.POINTER(DLTensor)),
-        ("src", ct.POINTER(DLTensor)),
-        ("dst", ct.POINTER(DLTensor)),
-        ("edge", ct.POINTER(DLTensor)),
-        ("visit", StreamVisit),
-        ("user", ct.c_void_p),
-    ]
+from .signatures import TYPES
 
 
 def stream_run(
@@ -63,16 +22,17 @@ def stream_run(
     src: Tensor,
     dst: Tensor,
     edge: Optional[Tensor],
-    visit: Callable[[StreamBlock], bool],
+    visit: Callable[[Any], bool],
     of: Optional[schedule.Operation] = None,
 ) -> int:
     """Calls ``visit`` for every block, until it returns False; the flags of all ranks come back.
 
-    ``visit`` must not raise: an exception would not get through. ``of``: in backward, the forward operation.
+    ``visit`` gets a ``sar_stream_block``, and must not raise: an exception would not get through. ``of``: in backward,
+    the forward operation.
     """
     schedule.begin("a message function", of)
     edges = [None if t is None else library.tensor(t) for t in (src, dst, edge)]
-    spec = StreamSpec(
+    spec = TYPES["sar_stream"](
         relation,
         flags,
         len(fields),
@@ -80,7 +40,7 @@ def stream_run(
         bytes(return_grads) if any(return_grads) else None,
         library.tensors(grads),
         *(None if t is None else ct.pointer(t) for t in edges),
-        StreamVisit(lambda _, block: 1 if visit(block.contents) else 0),
+        TYPES["sar_stream_visit"](lambda _, block: 1 if visit(block.contents) else 0),
         None,
     )
     return library.made("sar_stream_run", graph, spec)
