@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Optional
+import contextlib
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set
 
 import numpy as np
 import torch
 
+import sar
+from sar import function as fn
 from sar.autograd import expression as ex
+from sar.graph.readout import graph_reduce
+from tests.parity import cases_layers, cases_pyg
 from tests.parity.cases_expression import Program, written
-from tests.support.worker import build
+from tests.support.worker import build, refusal
 
 HALF = torch.bfloat16
 
@@ -42,3 +47,161 @@ def expressions(part: Dict[str, Any], jobs: List[Job]) -> List[Dict[str, Any]]:
         out.backward(torch.from_numpy(job.grad).to(out.dtype))
         found.append({"out": told(out), "grads": [told(leaf.grad) for leaf in leaves]})
     return found
+
+
+# ---- layers -----------------------------------------------------------------
+
+LIBRARIES: Dict[str, Any] = {"dgl": cases_layers, "pyg": cases_pyg}
+MODES = ("single", "autocast", "half")
+"""How a layer runs: in float32, under autocast, and as ``layer.bfloat16()`` on rows of bfloat16."""
+
+
+def run_layer(
+    library: Any, name: str, mode: str, graph: Any, rows: List[Any], grads: Any = None, alone: bool = False
+) -> Dict[str, Any]:
+    """A layer on a graph, of DGL or PyG alone or of workers: results, gradients of rows and of parameters.
+
+    :param library: the module of cases that has the layer
+    :param grads: of the results; drawn where there are none
+    """
+    model = library.make(name)
+    if not alone and library.SPECS[name].norm:
+        model = sar.convert_batchnorm(model)
+    given = [torch.from_numpy(x).clone() if isinstance(x, np.ndarray) else x for x in rows]
+    floats = [isinstance(x, torch.Tensor) and x.is_floating_point() for x in given]
+    if mode == "half":
+        model.bfloat16()
+        given = [x.to(HALF) if is_float else x for x, is_float in zip(given, floats)]
+    given = [x.requires_grad_() if is_float else x for x, is_float in zip(given, floats)]
+    with torch.autocast("cpu", HALF, enabled=mode == "autocast"):
+        out = list(library.call(name, model, graph, given))
+    out = [o.materialize() if hasattr(o, "materialize") else o for o in out]
+    results = [told(o) for o in out]
+    rng = np.random.default_rng(5)
+    grads = grads or [rng.standard_normal(tuple(o.shape)).astype(np.float32) for o in out]
+    ends = [(o, torch.from_numpy(g).to(o.dtype)) for o, g in zip(out, grads) if o.requires_grad]
+    if ends:
+        torch.autograd.backward(*zip(*ends))
+        if not alone:
+            sar.gather_grads(model)
+    return {
+        "out": results,
+        "grads": grads,
+        "inputs": [told(x.grad) if is_float else None for x, is_float in zip(given, floats)],
+        "parameters": {k: told(p.grad) for k, p in model.named_parameters()},
+    }
+
+
+def layers(
+    part: Dict[str, Any], road: str, names: List[str], mode: str, rows: List[List[Any]], grads: List[List[np.ndarray]]
+) -> List[Any]:
+    """Layers of DGL or PyG, one after the other; in the place of one that fails, what it says."""
+    library, graph = LIBRARIES[road], build(part) if road == "dgl" else cases_pyg.graph_index(part)
+    found: List[Any] = []
+    for name, own, of_own in zip(names, rows, grads):
+        try:
+            found.append(run_layer(library, name, mode, graph, own, of_own))
+        except (RuntimeError, TypeError, ValueError) as error:
+            found.append(f"{type(error).__name__}: {error}")
+    return found
+
+
+# ---- functions in Python, batch norm, and what backward saves ---------------------
+
+
+@contextlib.contextmanager
+def saved(least: int) -> Iterator[Set[str]]:
+    """The dtypes of the tensors of ``least`` numbers or more that autograd saves meanwhile."""
+    found: Set[str] = set()
+
+    def note(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.numel() >= max(1, least) and tensor.is_floating_point():
+            found.add(str(tensor.dtype)[6:])
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        yield found
+
+
+def many(part: Dict[str, Any]) -> List[float]:
+    """Sum and mean of ones at node 0, by the engine and by a function in Python."""
+    graph = build(part)
+    graph.srcdata["x"] = torch.ones(graph.num_src_nodes(), 2, dtype=HALF)
+    found: List[float] = []
+    for message in (fn.copy_u("x", "m"), lambda edges: {"m": torch.erf(edges.src["x"] * 9)}):
+        for reduce in (fn.sum, fn.mean):
+            graph.update_all(message, reduce("m", "y"))
+            found += graph.dstdata["y"][: int(sar.rank() == 0), 0].tolist()
+    return found
+
+
+class Net(torch.nn.Module):
+    """A message function in Python that has a parameter, and batch norm with what follows it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.linspace(-1, 1, 6).view(2, 3))
+        self.norm = sar.nn.BatchNormAct(3, "elu")
+
+    def message(self, edges: Any) -> Dict[str, torch.Tensor]:
+        return {"m": torch.erf(edges.src["x"] @ self.weight.to(edges.src["x"].dtype)) * edges.data["w"]}
+
+
+def received(nodes: Any) -> Dict[str, torch.Tensor]:
+    return {"y": nodes.mailbox["m"].logsumexp(1)}
+
+
+def mixed(part: Dict[str, Any], x: np.ndarray, w: np.ndarray, grad: np.ndarray, reduce: str) -> Dict[str, Any]:
+    """Functions of edges and nodes, batch norm, readouts: results, gradients, and the dtypes of what is saved."""
+    graph, net = build(part), Net()
+    rows = torch.from_numpy(x).to(HALF).requires_grad_()
+    graph.srcdata["x"], graph.edata["w"] = rows, torch.from_numpy(w).to(HALF)
+    with saved(3 * len(x)) as kept:
+        receive: Any = received if reduce == "logsumexp" else getattr(fn, reduce)("m", "y")
+        graph.update_all(net.message, receive)
+        y = graph.dstdata["y"]
+        normed = net.norm(y) * 1
+    normed.backward(torch.from_numpy(grad).to(HALF))
+    sar.gather_grads(net)
+    found = {"y": y, "normed": normed, "x": rows.grad, "weight": net.weight.grad, "scale": net.norm.weight.grad}
+    for op in ("sum", "mean", "max"):
+        found[f"{op} of nodes"] = graph_reduce(graph.batch_num_nodes(), y.detach(), op)
+    return {**{k: told(v) for k, v in found.items()}, "saved": sorted(kept)}
+
+
+def written_under_autocast(part: Dict[str, Any], x: np.ndarray) -> Dict[str, Any]:
+    """What attention saves, and what a linear map of edges gives that is computed after autocast."""
+    graph, rows = build(part), torch.from_numpy(x).to(HALF).requires_grad_()
+    with saved(x.size) as kept:
+        score = ex.total(ex.binary("mul", ex.load("u", rows), ex.load("v", rows)), -1, keepdim=True)
+        ex.evaluate(graph._relations[0], ex.binary("mul", ex.load("u", rows), ex.softmax(score)), "sum")
+    linear, made = torch.nn.Linear(x.shape[1], 2), []
+
+    def message(edges: Any) -> Dict[str, torch.Tensor]:
+        with torch.autocast("cpu", HALF):
+            made.append(linear(torch.erf(edges.src["x"].float())))
+        return {"m": made[0].float()}
+
+    graph.srcdata["x"] = rows
+    graph.update_all(message, fn.sum("m", "y"))
+    with torch.autocast("cpu", HALF):
+        graph.dstdata["y"].sum().backward()
+    return {
+        "saved": sorted(kept),
+        "kinds": [str(t.dtype)[6:] for t in (made[0], graph.dstdata["y"], linear.weight.grad)],
+    }
+
+
+def refused(part: Dict[str, Any], x: np.ndarray) -> List[str]:
+    """What messages in float16 say, and the dtype of what is made of float16 in float32."""
+    graph, rows = build(part), torch.from_numpy(x).half()
+    graph.srcdata["x"] = rows
+    message, wide = (lambda edges: {"m": edges.src["x"] * 2}), (lambda edges: {"m": edges.src["x"].float()})
+    found = [
+        refusal(graph.update_all, fn.copy_u("x", "m"), fn.sum("m", "y")),
+        refusal(ex.load, "u", rows),
+        refusal(graph.update_all, message, fn.sum("m", "y")),
+        refusal(sar.nn.BatchNormAct(x.shape[1]), rows),
+    ]
+    graph.update_all(wide, fn.sum("m", "y"))
+    return [*found, str(graph.dstdata["y"].dtype)]

@@ -62,6 +62,8 @@ SPECS: dict[str, Spec] = {
     "edge_weight_norm_both": Spec(lambda: _EdgeNorm("both"), (W,), outputs="e"),
     "edge_weight_norm_right": Spec(lambda: _EdgeNorm("right"), (W,), outputs="e"),
     "edge_weight_norm_none": Spec(lambda: _EdgeNorm("none"), (W,), outputs="e"),
+    "sage_mean": Spec(_conv("SAGEConv", IN, OUT, "mean"), (X,)),
+    "sage_narrow": Spec(_conv("SAGEConv", IN, 2 * IN, "mean"), (X,)),
     "sage_pool": Spec(_conv("SAGEConv", IN, OUT, "pool"), (X,)),
     "sage_pool_weights": Spec(_conv("SAGEConv", IN, OUT, "pool"), (X, W), ("edge_weight",)),
     "sage_lstm": Spec(_conv("SAGEConv", IN, OUT, "lstm"), (X,)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import dgl
 import numpy as np
 import pytest
 import torch
@@ -114,3 +115,154 @@ def test_expressions(some: Workers, kind: str) -> None:
     found = some.run(cases.expressions, graph.shares(ranks=given))
     for n, case in enumerate(chosen):
         case.check([one[n] for one in found])
+
+
+# ---- layers -----------------------------------------------------------------
+
+DGL = (
+    *("graph", "graph_weights_normed", "sage_mean", "sage_narrow", "sage_pool", "gat", "gat_residual", "gatv2"),
+    *("dot_gat", "agnn", "gin_max", "gine", "edge_conv_norm", "rel_graph", "nn_mean", "gmm", "egat", "tag"),
+    *("avg_pooling", "attention_pooling"),
+)
+PYG = (*("gcn", "gcn_weights", "sage", "sage_square", "sage_wide", "gat", "gatv2", "transformer", "gin", "edge_conv"),)
+NAMES = {"dgl": DGL, "pyg": PYG}
+
+
+def with_loops(graph: Graph) -> Graph:
+    """The graph with an edge from each node to itself, since DGL's layers refuse nodes that nothing arrives at."""
+    nodes = np.arange(graph.num_nodes)
+    return graph._replace(src=np.concatenate([graph.src, nodes]), dst=np.concatenate([graph.dst, nodes]))
+
+
+class Alone:
+    """Layers of a road on the whole graph, in float32 and as plain DGL or PyG has them in bfloat16."""
+
+    def __init__(self, road: str, graph: Graph, names: tuple[str, ...]) -> None:
+        self.library, self.graph, self.names = cases.LIBRARIES[road], graph, names
+        self.whole = graph.of_dgl() if road == "dgl" else torch.from_numpy(np.stack([graph.src, graph.dst]))
+        self.rows = {n: [self._half(x) for x in self.library.draw(graph, n, "float32")] for n in names}
+        self.exact = {n: self.run(n, "single", None) for n in names}
+
+    @staticmethod
+    def _half(x: Any) -> Any:
+        return half(x) if isinstance(x, np.ndarray) and x.dtype == np.float32 else x
+
+    def run(self, name: str, mode: str, grads: Any) -> Any:
+        return cases.run_layer(self.library, name, mode, self.whole, self.rows[name], grads, alone=True)
+
+    def cut(self, name: str, values: list[Any], rank: int) -> list[Any]:
+        """The rows of a worker; of what all workers have, a share."""
+        edges = len(self.graph.src)
+        cuts = {edges: self.graph.edges(rank), self.graph.num_nodes: self.graph.rows(rank)}
+        world = self.graph.world
+        return [(x[cuts[len(x)]] if len(x) in cuts else x / world) if isinstance(x, np.ndarray) else x for x in values]
+
+    def given(self) -> dict[str, Any]:
+        ranks, exact = range(self.graph.world), self.exact
+        rows = [[self.cut(n, self.rows[n], rank) for n in self.names] for rank in ranks]
+        return {"rows": rows, "grads": [[self.cut(n, exact[n]["grads"], rank) for n in self.names] for rank in ranks]}
+
+    def check(self, name: str, mode: str, found: list[Any]) -> None:
+        """Results and gradients have the dtypes that the library gives them, and errors as its own."""
+        exact, what = self.exact[name], f"{name}, {mode}"
+        try:
+            plain = self.run(name, mode, exact["grads"])
+        except Exception:  # DGL has no kernels for rows and weights of two dtypes
+            plain = None
+        for rank, one in enumerate(found):
+            assert isinstance(one, dict), f"{what}: {one}"
+            for n, (_, numbers) in enumerate(exact["out"]):
+                own = self.cut(name, [numbers], rank)[0] if len(numbers) > 1 else numbers
+                near = 2 * self._error(plain, "out", n, numbers) + 2**-6 * max(1.0, np.abs(numbers).max())
+                assert np.abs(one["out"][n][1] - own).max(initial=0) <= near, f"{what}, rank {rank}"
+            assert plain is None or [d for d, _ in one["out"]] == [d for d, _ in plain["out"]], what
+        for key, (dtype, numbers) in exact["parameters"].items():
+            dtype = HALF if mode == "half" else SINGLE
+            assert found[0]["parameters"][key][0] == dtype, f"{what}: {key}"
+            error = np.linalg.norm(found[0]["parameters"][key][1] - numbers)
+            by_plain = 0.0 if plain is None else np.linalg.norm(plain["parameters"][key][1] - numbers)
+            assert error <= 3 * by_plain + 0.2 * max(1.0, np.linalg.norm(numbers)), f"{what}: {key}, {error}"
+
+    @staticmethod
+    def _error(plain: Any, of: str, key: Any, exact: np.ndarray) -> float:
+        return 0.0 if plain is None else float(np.abs(plain[of][key][1] - exact).max(initial=0))
+
+
+@pytest.mark.parametrize("road", ["dgl", "pyg"])
+def test_layers(some: Workers, road: str) -> None:
+    """Layers of DGL and PyG under autocast, and as ``layer.bfloat16()``."""
+    alone = Alone(road, with_loops(make("random", some.world, seed=3)), NAMES[road])
+    shares = alone.graph.shares(ranks=alone.given())
+    for mode in cases.MODES[1:]:
+        found = some.run(cases.layers, shares, road=road, names=alone.names, mode=mode)
+        for n, name in enumerate(alone.names):
+            alone.check(name, mode, [one[n] for one in found])
+
+
+# ---- functions in Python, batch norm, and what backward saves ---------------------
+
+
+def test_many_ones(pool: Pool) -> None:
+    """The partial sums of workers are not rounded: 10,000 ones are 9,984, the nearest number there is."""
+    for world in (1, 2, 3, 8):
+        nodes = 10_000
+        start = np.linspace(0, nodes, world + 1).astype(np.int64)
+        graph = Graph(nodes, np.arange(nodes), np.zeros(nodes, np.int64), start)
+        found = Workers(pool, world, "shm").run(cases.many, graph.shares())
+        assert found[0] == [9984.0, 1.0] * 2 and not any(found[1:])
+
+
+def whole(graph: Graph, x: np.ndarray, w: np.ndarray, grad: np.ndarray, reduce: str) -> dict[str, np.ndarray]:
+    """Messages as torch has them in bfloat16; what follows in float64."""
+    net, dgl_graph = cases.Net(), graph.of_dgl()
+    rows = torch.from_numpy(x).bfloat16().requires_grad_()
+    src, dst = dgl_graph.edges()
+    wide = torch.erf(rows[src] @ net.weight.bfloat16()) * torch.from_numpy(w).bfloat16()
+    if reduce == "logsumexp":  # a function in Python sees bfloat16, as its messages are
+        dgl_graph.update_all(lambda edges: {"m": wide}, cases.received)
+        y = dgl_graph.dstdata["y"].double()
+    else:
+        dgl_graph.edata["m"] = wide.double()
+        dgl_graph.update_all(dgl.function.copy_e("m", "m"), getattr(dgl.function, reduce)("m", "y"))
+        y = dgl_graph.dstdata["y"].bfloat16().double()
+    norm = torch.nn.BatchNorm1d(3).double()
+    normed = torch.nn.functional.elu(norm(y))
+    normed.backward(torch.from_numpy(half(grad)).double())
+    assert rows.grad is not None and net.weight.grad is not None and norm.weight.grad is not None
+    pooled = {"sum of nodes": y.sum(0), "mean of nodes": y.mean(0), "max of nodes": y.max(0).values}
+    found = {"y": y, "normed": normed, "x": rows.grad, "weight": net.weight.grad, "scale": norm.weight.grad}
+    return {name: t.detach().double().numpy() for name, t in {**found, **pooled}.items()}
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "logsumexp"])
+def test_functions_in_python(some: Workers, reduce: str) -> None:
+    graph = with_loops(make("empty_worker", some.world, seed=8))
+    rng = np.random.default_rng(4)
+    x, w, grad = (half(rng.standard_normal(s)) for s in ((61, 2), (len(graph.src), 1), (61, 3)))
+    found = some.run(cases.mixed, graph.shares({"w": w}, x=x, grad=grad), reduce=reduce)
+    exact = whole(graph, x, w, grad, reduce)
+    for rank, one in enumerate(found):
+        rows = graph.rows(rank)
+        check(one["y"], exact["y"][rows], HALF, "y")
+        check(one["normed"], exact["normed"][rows], HALF, "normed", floor=0.01)
+        check(one["x"], exact["x"][rows], HALF, "gradient of x", ulps=4, floor=0.02)
+        check(one["weight"], exact["weight"], SINGLE, "gradient of weight", floor=0.05)
+        check(one["scale"], exact["scale"], SINGLE, "gradient of scale", floor=0.05)
+        for op in ("sum", "mean", "max"):
+            check(one[f"{op} of nodes"], exact[f"{op} of nodes"][None], HALF, op)
+        assert set(one["saved"]) <= {HALF}, "a tensor of the size of the rows is saved in float32"
+
+
+def test_autocast_where_it_is_written(two: Workers) -> None:
+    graph = make("random", 2, seed=9)
+    x = np.random.default_rng(1).standard_normal((graph.num_nodes, 5)).astype(np.float32)
+    for one in two.run(cases.written_under_autocast, graph.shares(x=x)):
+        assert one == {"saved": [HALF], "kinds": [HALF, SINGLE, SINGLE]}
+
+
+def test_float16_is_refused(two: Workers) -> None:
+    graph = make("random", 2, seed=9)
+    for *refusals, read in two.run(cases.refused, graph.shares(x=np.ones((graph.num_nodes, 3), np.float32))):
+        assert read == "torch.float32"
+        for text, name in zip(refusals, ("'x'", "side 'u'", "the message", "batch norm")):
+            assert text.startswith("TypeError") and "is float16" in text and ".bfloat16()" in text and name in text

@@ -15,6 +15,8 @@ from torch import Tensor
 
 from sar._engine import library
 
+from .autocast import OFF, under
+
 __all__ = ["calling_layer", "differentiable_once", "refuse_transforms", "transformed"]
 
 Backward = Callable[..., Any]
@@ -32,8 +34,9 @@ def differentiable_once(name: Union[str, Callable[[Any], str]]) -> Callable[[Bac
         @functools.wraps(backward)
         def once(ctx: Any, *grads: Any) -> Any:
             if not torch.is_grad_enabled():
-                return backward(ctx, *grads)
-            with torch.no_grad():
+                with under(OFF):
+                    return backward(ctx, *grads)
+            with torch.no_grad(), under(OFF):
                 given = backward(ctx, *grads)
             found = given if isinstance(given, tuple) else (given,)
             places = [n for n, t in enumerate(found) if isinstance(t, Tensor) and t.is_floating_point()]

@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 
 from . import program
-from .types import FLOATS, Expr, Relation, joint, refusal
+from .dtypes import FLOATS, joint, refusal
+from .types import Expr, Relation
 
 __all__ = [
     "BINARY",

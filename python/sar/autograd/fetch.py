@@ -15,7 +15,8 @@ from torch import Tensor
 from sar._engine import schedule, session as _session, storage, streams
 
 from .double_backward import calling_layer, differentiable_once
-from .types import FLOATS, Agreed, Relation, anchor, refusal
+from .dtypes import FLOATS, refusal
+from .types import Agreed, Relation, anchor
 
 __all__ = ["fetch"]
 

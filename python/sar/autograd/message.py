@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from .aggregate import aggregate
-from .types import FLOATS, Relation, joint, refusal
+from .dtypes import FLOATS, joint, refusal
+from .types import Relation
 
 
 def copy_u(relation: Relation, reduce: str, u: Tensor, name: str = "u") -> Tensor:

@@ -46,6 +46,7 @@ def run(relation: Relation, expr: Expr, reduce: Optional[str]) -> Tensor:
         need = sum(1 << i for i, t in enumerate(tensors) if t.requires_grad)
     rows = relation.num_edges if reduce is None else relation.num_dst
     call = _Call(relation, program, written.seeds, (rows, *expr.shape), expr.dtype, need)
+    call.compares = reduce in ("max_shared", "min_shared")
     call.again = [recomputed.values_of(t) for t in tensors]
     refuse_transforms()
     # peers wait for this worker's part of backward also where none of its tensors needs a gradient
@@ -156,6 +157,8 @@ class _Call:
     """One evaluation: what forward and backward share."""
 
     agreed = 0
+    compares = False
+    """Whether backward compares messages with the result."""
     name = "an edge expression"
     operation: Optional[schedule.Operation] = None
     again: Sequence[Optional[recomputed.Values]] = ()
@@ -209,7 +212,8 @@ class _Run(torch.autograd.Function):
         computed = storage.computed_in(call.dtype)
         widths = [width for width in program.softmaxes for _ in range(2)]
         state = [torch.empty(relation.num_dst, width, dtype=computed) for width in widths]
-        out = torch.empty(call.shape, dtype=call.dtype)
+        # the messages that share a gradient are those that equal the result before it is rounded
+        out = torch.empty(call.shape, dtype=computed if call.compares else call.dtype)
         if program.winner:
             state.append(torch.empty(call.shape, dtype=torch.int32))
         call.operation = abi.begin(program.collective)
@@ -219,7 +223,7 @@ class _Run(torch.autograd.Function):
             kept = [t if saves >> i & 1 and call.again[i] is None else None for i, t in enumerate(operands)]
             ctx.again = [(i, values) for i, values in enumerate(call.again) if saves >> i & 1 and values is not None]
             ctx.save_for_backward(*kept, out if saves & abi.OUT_SAVED else None, *state)
-        return out
+        return out.to(call.dtype)
 
     @staticmethod
     @differentiable_once(lambda ctx: ctx.call.name)

@@ -19,7 +19,8 @@ from torch import Tensor
 from sar._engine import schedule, session as _session, storage, streams
 from sar.distributed.failure import tell_peers
 
-from .types import FLOATS, Relation, refusal
+from .dtypes import FLOATS, refusal
+from .types import Relation
 
 __all__ = ["Block", "stream"]
 

@@ -12,8 +12,8 @@ from torch.nn import Parameter
 from sar._engine import abi, schedule, session as _session
 from sar.autograd.compile import uncompiled
 from sar.autograd.double_backward import differentiable_once
+from sar.autograd.dtypes import FLOATS, refusal
 from sar.autograd.fused.batch_norm import Norm, normalized
-from sar.autograd.types import FLOATS, refusal
 from sar.graph.edge_tensor.tensor import EdgeTensor
 
 __all__ = ["DistributedBN1D", "MeanOp", "VarOp", "mean_op", "var_op"]

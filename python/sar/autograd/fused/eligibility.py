@@ -8,9 +8,10 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from sar.autograd.autocast import product_dtype
 from sar.autograd.double_backward import transformed
+from sar.autograd.dtypes import FLOATS
 from sar.config import Config
-from sar.graph.edge_tensor.calls import autocast_state
 from sar.graph.manager import GraphShardManager
 
 from . import low_memory
@@ -82,7 +83,7 @@ def linear_changed(layer: Any, *names: str) -> Optional[str]:
     for name in names:
         fc: Any = getattr(layer, name, None)
         why = "not there" if fc is None else changed(fc, nn.Linear)
-        if why is None and fc.weight.dtype not in (torch.float32, torch.float64):
+        if why is None and fc.weight.dtype not in FLOATS:
             why = f"of {fc.weight.dtype}"
         if why is not None:
             return f"{name}: {why}"
@@ -119,7 +120,7 @@ def fits_alone(graph: Any, x: Any, fc: Any) -> bool:
         and x.layout == torch.strided
         and x.dim() == 2
         and x.shape[0] == graph._relation(None).num_src
-        and x.dtype == fc.weight.dtype
+        and product_dtype(x, fc.weight) is not None
         and x.shape[1] == fc.in_features
     )
 
@@ -128,8 +129,6 @@ def disturbed() -> Optional[str]:
     """What keeps all layers from being fused; None where nothing does."""
     if not Config.fuse:
         return "sar.Config.fuse is off"
-    if autocast_state()[0]:
-        return "autocast is on"
     if _global_hooks():
         return "there are hooks for all modules"
     return "inside a transform of torch.func" if transformed() else None

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from sar.autograd import expression as ex, program, recomputed
+from sar.autograd.autocast import product_dtype
 from sar.autograd.compile import uncompiled
 from sar.autograd.double_backward import differentiable_once
 from sar.autograd.types import Relation
@@ -71,14 +72,15 @@ def convolve(
     feat, vectors = computed(feat), (layer.attn_l, layer.attn_r)
     plain = edge_weight is None and not get_attention and layer.res_fc is None
     fused = plain and gat_unfit(layer) is None and fits_alone(graph, feat, layer.fc)
+    dtype = product_dtype(feat, layer.fc.weight) if fused else None
     by_columns, needs = memory_efficient and isinstance(graph, GraphShardManager), False
     if by_columns:
         tensors = feat, layer.fc.weight, *vectors, layer.bias
         mine = torch.is_grad_enabled() and any(isinstance(t, Tensor) and t.requires_grad for t in tensors)
-        _, (unfit, needed) = agree(0, [int(not fused), int(mine)])
+        _, (unfit, needed) = agree(0, [int(not fused or dtype == torch.bfloat16), int(mine)])
         fused, needs = not unfit, bool(needed)
     elif plain and low_memory.active():
-        fused = low_memory.all_fit(fused)
+        fused = low_memory.all_fit(fused and dtype != torch.bfloat16)
     if not note_choice(layer, graph, fused):
         return None
     relation, x, weight, bias = graph._relation(None), layer.feat_drop(feat), layer.fc.weight, layer.bias
@@ -125,8 +127,8 @@ def attend(
     :param dropout_p: of the attention that is set to 0
     :returns: ``[n, heads, each]``, which backward needs as it is
     """
-    x = x.contiguous()
-    ft, el, er = _Scores.apply(x, weight, attn_l, attn_r, rounding, save(x))
+    x, dtype = x.contiguous(), product_dtype(x, weight)
+    ft, el, er = _Scores.apply(x, weight, attn_l, attn_r, rounding, save(x), dtype)
     if ft.requires_grad:
         recomputed.note(ft, functools.partial(_product, ft.grad_fn))
     factors = gat_columns.factors(el, er, slope, dropout_p, agreed_seed() if dropout_p > 0 else 0)
@@ -148,7 +150,7 @@ def _product(ctx: Any) -> Tensor:
     """W x, ``[n, heads, each]``, computed again. The gradients of PyG's scores need it too, so it stays until then."""
     x, weight, attn, ft = _read(ctx)
     if ft is None:
-        (ft,) = [x.mm(weight.t())] if ctx.needs_input_grad[0] else products(x, weight)
+        (ft,) = [x.to(weight.dtype).mm(weight.t())] if ctx.needs_input_grad[0] else products(x, weight)
         ft = ft.view(len(x), *attn.shape[1:])
         if ctx.rounding is Rounding.PYG:
             ctx.read = x, weight, attn, ft
@@ -167,13 +169,17 @@ class _Scores(torch.autograd.Function):
         attn_r: Tensor,
         rounding: Rounding,
         saved: Tuple[Saved, Optional[Held]],
+        dtype: torch.dtype,
     ) -> Tuple[Tensor, Tensor, Tensor]:
         for_x, for_w, for_l, for_r, *_ = ctx.needs_input_grad
-        attn = torch.cat([attn_l, attn_r])
+        ctx.dtypes = x.dtype, weight.dtype
+        attn, weight = torch.cat([attn_l, attn_r]), weight.to(dtype)
         shape = len(x), *attn.shape[1:]
+        if dtype == torch.bfloat16:  # products of x with folded weights would be rounded twice
+            rounding = Rounding.PYG
         weights = [weight] if rounding is Rounding.PYG else [gat_columns.folded(weight, attn), weight]
         # a constant x may lie in a file
-        *folded, ft = [x.mm(w.t()) for w in weights] if for_x else products(x, *weights)
+        *folded, ft = [x.to(dtype).mm(w.t()) for w in weights] if for_x else products(x, *weights)
         ft = ft.view(shape)
         if folded:
             el, er = (s.contiguous().unsqueeze(-1) for s in folded[0].view(len(x), 2, attn.shape[1]).unbind(1))
@@ -195,7 +201,8 @@ class _Scores(torch.autograd.Function):
         _, _, for_l, for_r, *_ = ctx.needs_input_grad
         back = _back_as_pyg if ctx.rounding is Rounding.PYG else _back
         grad_x, grad_w, of_l, of_r = back(ctx, grad_ft, grad_el, grad_er)
-        return grad_x, grad_w, of_l if for_l else None, of_r if for_r else None, None, None
+        grad_x, grad_w = (g if g is None else g.to(d) for g, d in zip((grad_x, grad_w), ctx.dtypes))
+        return grad_x, grad_w, of_l if for_l else None, of_r if for_r else None, None, None, None
 
 
 Gradients = Tuple[Optional[Tensor], Optional[Tensor], Optional[Tensor], Optional[Tensor]]
@@ -237,13 +244,17 @@ def _back_as_pyg(
                 if grad is not None:
                     grad_ft[at] += grad[at] * vectors
     of_r = (grad_er * ft).sum(0, keepdim=True) if for_r and grad_er is not None else None
-    of_l = torch.mul(grad_el, ft, out=ft).sum(0, keepdim=True) if for_l and grad_el is not None else None
+    of_l = None
+    if for_l and grad_el is not None:
+        product = torch.mul(grad_el, ft, out=ft) if grad_el.dtype == ft.dtype else grad_el * ft
+        of_l = product.sum(0, keepdim=True)
+        del product
     del ft
     grad_x = grad_w = None
     if grad_ft is not None:
         grad_ft = grad_ft.flatten(1)
         if for_w:
-            grad_w = grad_ft.t().mm(x) if for_x else sums(x, grad_ft)[0]
+            grad_w = grad_ft.t().mm(x.to(grad_ft.dtype)) if for_x else sums(x, grad_ft)[0]
         del x
         grad_x = grad_ft.mm(weight) if for_x else None
     return grad_x, grad_w, of_l, of_r

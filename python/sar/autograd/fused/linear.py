@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sar.autograd import recomputed
+from sar.autograd.autocast import lowered
 from sar.autograd.double_backward import differentiable_once
 
 __all__ = ["computed_again"]
@@ -37,7 +38,7 @@ def computed_again(*modules: nn.Module) -> Iterator[None]:
 
 def _linear(module: Any, x: Tensor) -> Tensor:
     product = _Product()
-    out: Tensor = _Linear.apply(x, module.weight, module.bias, product)
+    out: Tensor = _Linear.apply(*map(lowered, (x, module.weight, module.bias)), product)
     if out.requires_grad:
         recomputed.note(out, product.again)
     return out

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from sar._engine import mappings
+from sar._engine.storage import computed_in
 
 UNIT = 768
 """Blocks are multiples of so many rows: then sums over rows have the bits that one product of all rows gives, since the
@@ -51,12 +52,13 @@ def blocks(x: Tensor, made_by: Optional[Rows] = None) -> Iterator[Tuple[slice, T
 
 
 def products(x: Tensor, *weights: Tensor, own: Optional[int] = None, made_by: Optional[Rows] = None) -> List[Tensor]:
-    """``x W'`` for each W ``[o, i]``, in one pass over ``x`` ``[n, i]``. ``own``: the last one is of so many rows;
-    ``made_by``: what makes the rows that are multiplied, of rows of x."""
-    made = [x.new_empty(len(x), len(w)) for w in weights]
+    """``x W'`` for each W ``[o, i]``, in its dtype, in one pass over ``x`` ``[n, i]``. ``own``: the last one is of so
+    many rows; ``made_by``: what makes the rows that are multiplied, of rows of x."""
+    made = [w.new_empty(len(x), len(w)) for w in weights]
     if own is not None:
-        made[-1] = x.new_empty(own, len(weights[-1]))
+        made[-1] = made[-1].new_empty(own, len(weights[-1]))
     for at, rows in blocks(x, made_by):
+        rows = rows.to(weights[0].dtype)
         for out, w in zip(made, weights):
             part = out[at]
             torch.mm(rows[: len(part)], w.t(), out=part)
@@ -64,13 +66,18 @@ def products(x: Tensor, *weights: Tensor, own: Optional[int] = None, made_by: Op
 
 
 def sums(x: Tensor, *factors: Tensor, made_by: Optional[Rows] = None) -> List[Tensor]:
-    """``f' x``, ``[o, i]``, for each f ``[m, o]``, in one pass over the first m rows of ``x`` ``[n, i]``.
+    """``f' x``, ``[o, i]``, for each f ``[m, o]``, in one pass over the first m rows of ``x`` ``[n, i]``. Of factors of
+    bfloat16 it is in float32.
     ``made_by`` as for :func:`products`."""
     made: List[Tensor] = []
     for at, rows in blocks(x, made_by):
+        rows = rows.to(factors[0].dtype)
         for k, f in enumerate(factors):
             if at.start == 0:
-                made.append(f[at].t().mm(rows[: len(f)]))
-            elif at.start < len(f):
+                found = f[at].t().mm(rows[: len(f)])
+                made.append(found.to(computed_in(found.dtype)))
+            elif at.start < len(f) and f.dtype == made[k].dtype:
                 made[k].addmm_(f[at].t(), rows[: len(f) - at.start])
+            elif at.start < len(f):
+                made[k] += f[at].t().mm(rows[: len(f) - at.start])
     return made

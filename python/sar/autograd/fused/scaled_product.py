@@ -34,9 +34,10 @@ from typing import Any, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
-from sar._engine import abi, schedule, session as _session
+from sar._engine import abi, schedule, session as _session, storage
 from sar.autograd import memo
 from sar.autograd.aggregate import aggregate
+from sar.autograd.autocast import product_dtype
 from sar.autograd.compile import uncompiled
 from sar.autograd.double_backward import differentiable_once
 from sar.autograd.types import Agreed, Relation, anchor
@@ -64,6 +65,7 @@ def sage_conv(graph: Any, layer: Any, feat: Any, edge_weight: Any, aggregator: s
     fused = plain and sage_unfit(layer, aggregator) is None
     fused = fused and fits_alone(graph, feat, layer.fc_self) and fits_alone(graph, feat, layer.fc_neigh)
     if plain and low_memory.active():
+        fused = fused and product_dtype(feat, layer.fc_neigh.weight) != torch.bfloat16
         fused = low_memory.all_fit(fused)
     if not note_choice(layer, graph, fused):
         return None
@@ -91,8 +93,7 @@ def graph_conv(graph: Any, layer: Any, feat: Any, norm: str) -> Optional[Tensor]
         and graph.src_is_tgt
         and type(x) is Tensor
         and x.dim() == 2
-        and x.dtype == weight.dtype
-        and x.dtype in (torch.float32, torch.float64)
+        and product_dtype(x, weight) in (torch.float32, torch.float64)
         and x.shape == (graph.num_src_nodes(), weight.shape[0])
     )
     if not low_memory.all_fit(fits):
@@ -180,7 +181,8 @@ def sage_mean(
     :param w_neigh: ``[o, i]``
     :param w_self: ``[o, i]``
     :param bias: ``[o]``
-    :param first: whether the product with ``w_neigh`` comes before the mean; the same on all workers
+    :param first: whether the product with ``w_neigh`` comes before the mean; the same on all workers. Rows that are
+        sent before they are multiplied have the dtype of x, also under autocast
     :returns: ``[num_dst, o]``
     """
     _session.current().follow_config()
@@ -188,7 +190,8 @@ def sage_mean(
         return _by_columns(relation, "mean", x.contiguous(), w_neigh, w_self, bias, None, first)
     agreed = Agreed()
     x = x.contiguous()
-    out: Tensor = _SageMean.apply(anchor(), x, w_neigh, w_self, bias, relation, agreed, save(x), first)
+    dtype = product_dtype(x, w_neigh)
+    out: Tensor = _SageMean.apply(anchor(), x, w_neigh, w_self, bias, relation, agreed, save(x), first, dtype)
     own = (x, w_neigh, w_self, bias)
     return out if agreed.bits or any(t is not None and t.requires_grad for t in own) else out.detach()
 
@@ -236,23 +239,27 @@ class _SageMean(torch.autograd.Function):
         agreed: Agreed,
         saved: Tuple[Saved, Optional[Held]],
         first: bool,
+        dtype: torch.dtype,
     ) -> Tensor:
         in_features, out_features, rows = x.shape[1], w_self.shape[0], relation.num_dst
-        spec = abi.AggregateSpec(relation.index, "copy_u", "mean")
+        ctx.dtypes = [None if t is None else t.dtype for t in (x, w_neigh, w_self, bias)]
         grads = ctx.needs_input_grad
         constant = not grads[1]  # then it may lie in a file
+        w_neigh, w_self = w_neigh.to(dtype), w_self.to(dtype)
+        bias = None if bias is None else bias.to(dtype)
         u, of_own = x, None
         if first and constant:
             u, of_own = products(x, w_neigh, w_self, own=rows)
         elif first:
-            u = x.mm(w_neigh.t())
+            u = x.to(dtype).mm(w_neigh.t())
+        spec = abi.AggregateSpec(relation.index, "copy_u", "mean", storage.name_of(u))
         need = abi.GRAD_U if grads[0] and (grads[1] or (first and grads[2])) else 0
         need |= abi.FUSED if not first and offers_gradient(in_features, out_features) else 0
         mean = u.new_empty((rows, u.shape[1]))
         bits = memo.forward(relation, spec, need, u, None, mean)
         ctx.operation = schedule.last()
         agreed.bits = bits & abi.GRAD_U
-        own = x[:rows]
+        own, mean = x[:rows].to(dtype), mean.to(dtype)
         if first:
             out = mean.addmm_(own, w_self.t()) if of_own is None else of_own.add_(mean)
             if bias is not None:
@@ -283,7 +290,7 @@ class _SageMean(torch.autograd.Function):
             x = rows_of(saved, ctx.held)
             factors = [at_grad] if for_neigh and at_grad is not None else []
             factors += [grad] if for_self else []
-            found = [f.t().mm(x[: len(f)]) for f in factors] if for_x else sums(x, *factors)
+            found = [f.t().mm(x[: len(f)].to(f.dtype)) for f in factors] if for_x else sums(x, *factors)
             grad_self = found.pop() if for_self else None
             grad_neigh = found.pop() if found else None
             del x
@@ -296,9 +303,13 @@ class _SageMean(torch.autograd.Function):
         elif at_grad is not None and for_x:
             grad_x = at_grad.mm(w_neigh)
             del at_grad
-        if grad_x is not None:
+        if grad_x is not None and grad_x.dtype == grad.dtype:
             grad_x[: grad.shape[0]].addmm_(grad, w_self)
-        return None, grad_x, grad_neigh, grad_self, grad.sum(0) if for_bias else None, None, None, None, None
+        elif grad_x is not None:
+            grad_x[: grad.shape[0]] += grad.mm(w_self)
+        grad_bias = grad.sum(0, dtype=ctx.dtypes[3]) if for_bias else None
+        grads = zip((grad_x, grad_neigh, grad_self, grad_bias), ctx.dtypes)
+        return None, *(g if g is None else g.to(d) for g, d in grads), None, None, None, None, None
 
 
 def _back(ctx: Any, grad: Tensor, grad_u: Optional[Tensor]) -> None:

@@ -11,9 +11,9 @@ from torch import Tensor
 from sar._engine.storage import computed_in
 from sar.autograd import expression
 from sar.autograd.compile import uncompiled
+from sar.autograd.dtypes import FLOATS
 from sar.autograd.expression import Expr, evaluate, load
 from sar.autograd.transpose import sum_to_sources
-from sar.autograd.types import FLOATS
 from sar.graph.edge_tensor.calls import remade
 from sar.graph.edge_tensor.tensor import EdgeTensor, values
 from sar.graph.relation import Relation

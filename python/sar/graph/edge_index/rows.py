@@ -15,10 +15,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sar.autograd.compile import uncompiled
+from sar.autograd.dtypes import FLOATS
 from sar.autograd.expression import load
 from sar.autograd.fetch import fetch
 from sar.autograd.message import check_dense
-from sar.autograd.types import FLOATS
 from sar.graph.edge_tensor.functions import converts_nothing
 from sar.graph.edge_tensor.tensor import EdgeTensor
 from sar.graph.edge_tensor.written_softmax import Reduced

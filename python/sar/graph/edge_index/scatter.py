@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from sar._engine import abi, session as _session
-from sar.autograd.types import FLOATS
+from sar.autograd.dtypes import FLOATS
 from sar.graph.edge_tensor.tensor import values
 from sar.graph.edge_tensor.written_softmax import may_be_softmax, remember
 from sar.graph.refused import refusal

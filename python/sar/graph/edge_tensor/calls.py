@@ -17,8 +17,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sar.autograd.autocast import autocast_state, under
+from sar.autograd.dtypes import FLOATS
 from sar.autograd.expression import Expr, evaluate
-from sar.autograd.types import FLOATS, Relation, check_version, version
+from sar.autograd.types import Relation, check_version, version
 
 from .base import BaseEdgeTensor
 from .count import EdgeCount, warn_of_count
@@ -27,7 +29,6 @@ from .rowwise_rules import Arguments
 
 __all__ = [
     "Call",
-    "autocast_state",
     "by_rows",
     "computed",
     "described",
@@ -54,20 +55,20 @@ class Call(Expr):
     :ivar func: the function
     :ivar given: its arguments and those by name, with expressions in the places of tensors of edges
     :ivar in_place: the function changes its first argument, of which it gets a copy
-    :ivar grad: whether gradients were enabled where it was called
+    :ivar grad: whether gradients were enabled where it was called, and ``cast`` the state of autocast there
     :ivar used: tensors with gradients that it uses besides its arguments
     :ivar requires_grad: whether the result needs a gradient
     :ivar view: whether the result lies in the memory of an argument
     :ivar several: it gives several tensors, each of which another call takes
     """
 
-    __slots__ = ("_versions", "func", "given", "grad", "in_place", "requires_grad", "several", "used", "view")
+    __slots__ = ("_versions", "cast", "func", "given", "grad", "in_place", "requires_grad", "several", "used", "view")
 
     def __init__(self, func: Callable[..., Any], args: Any = (), kwargs: Any = None, in_place: bool = False) -> None:
         self.func, self.given, self.in_place = func, (args, kwargs or {}), in_place
         inner = tuple(leaf for leaf in leaves(self.given) if isinstance(leaf, Expr))
         super().__init__("call", (), torch.float32, inner)  # until it is known what the function gives
-        self.grad = torch.is_grad_enabled()
+        self.grad, self.cast = torch.is_grad_enabled(), autocast_state()
         self.requires_grad = self.view = self.several = False
         self.used: List[Tensor] = []
         self._versions = [(t, version(t)) for t in tensors(self.given)]
@@ -88,7 +89,8 @@ class Call(Expr):
         :param of: gives what is put in the place of an expression, or of a tensor that all edges share
         """
         args, kwargs = mapped(self.given, of)
-        with contextlib.nullcontext() if self.grad else torch.no_grad():  # also on blocks, in backward
+        # also on blocks, in backward
+        with contextlib.nullcontext() if self.grad else torch.no_grad(), under(self.cast):
             if not self.in_place:
                 return self.func(*args, **kwargs)
             copied = args[0].clone()
@@ -240,7 +242,7 @@ def form_of(results: Any) -> Any:
 
 def _form(call: Call) -> Any:
     """The forms of the results of a call; raises what the function raises on such arguments."""
-    key: List[Any] = [call.func, call.in_place, call.grad, autocast_state()]
+    key: List[Any] = [call.func, call.in_place, call.grad, call.cast]
 
     def note(leaf: Any) -> Any:
         if isinstance(leaf, Expr):
@@ -272,7 +274,7 @@ INDEXED = frozenset([Tensor.__getitem__, Tensor.__setitem__])
 
 
 def _anew(call: Call) -> Any:
-    lowered = autocast_state()[0]
+    lowered = call.cast.on
     device = "cpu" if lowered else "meta"
 
     def given(leaf: Any) -> Any:
@@ -291,14 +293,6 @@ def fake_tensors() -> Any:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     return FakeTensorMode(allow_non_fake_inputs=True)
-
-
-def autocast_state() -> Tuple[bool, torch.dtype]:
-    """Whether operations run in a lower precision, and in which."""
-    try:
-        return torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
-    except (TypeError, AttributeError):  # before torch 2.4
-        return torch.is_autocast_cpu_enabled(), torch.get_autocast_cpu_dtype()
 
 
 # ---- making calls ---------------------------------------------------------------

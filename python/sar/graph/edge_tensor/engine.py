@@ -16,8 +16,8 @@ from torch import Tensor
 
 from sar._engine.storage import computed_in
 from sar.autograd import expression
+from sar.autograd.dtypes import FLOATS, joint
 from sar.autograd.expression import Expr
-from sar.autograd.types import FLOATS, joint
 from sar.distributed.agreement import agreed_seed
 
 from .base import BaseEdgeTensor

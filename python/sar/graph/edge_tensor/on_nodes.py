@@ -15,8 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sar.autograd import expression
+from sar.autograd.autocast import product_dtype
+from sar.autograd.dtypes import FLOATS
 from sar.autograd.expression import Expr, load
-from sar.autograd.types import FLOATS
 
 from .base import BaseEdgeTensor
 
@@ -130,7 +131,9 @@ class Term(NamedTuple):
 
 def _linear(input: Any, weight: Any, bias: Any = None) -> Found:
     parts = input.parts() if isinstance(input, BaseEdgeTensor) else None
-    if parts is None or isinstance(weight, BaseEdgeTensor) or weight.dim() != 2 or weight.dtype != input.dtype:
+    if parts is None or isinstance(weight, BaseEdgeTensor) or weight.dim() != 2:
+        return None
+    if product_dtype(input, weight) is None:
         return None
     if weight.shape[1] != input.shape[-1]:
         return None  # torch says what does not fit

@@ -24,8 +24,9 @@ from torch import Tensor
 
 from sar._engine.log import log_once
 from sar.autograd.compile import uncompiled
+from sar.autograd.dtypes import joint
 from sar.autograd.expression import Expr, as_type, evaluate, load
-from sar.autograd.types import Relation, joint
+from sar.autograd.types import Relation
 
 from . import engine, rowwise
 from .base import BaseEdgeTensor

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from sar.autograd.double_backward import differentiable_once
+from sar.autograd.dtypes import FLOATS
 from sar.autograd.expression import Expr, evaluate
 from sar.autograd.fetch import fetch
-from sar.autograd.types import FLOATS
 from sar.distributed.agreement import agree
 from sar.errors import PeerLostError, RemoteError, ScheduleError
 from sar.graph.edge_tensor.calls import by_rows, ordered, rows

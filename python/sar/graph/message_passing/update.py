@@ -9,8 +9,8 @@ from torch import Tensor
 
 from sar.autograd import expression, message as messages
 from sar.autograd.compile import uncompiled
+from sar.autograd.dtypes import FLOATS
 from sar.autograd.expression import Expr
-from sar.autograd.types import FLOATS
 from sar.data.partition_book import CanonicalEtype
 from sar.graph.edge_tensor.tensor import EdgeTensor, as_expr
 from sar.graph.frames import is_lazy

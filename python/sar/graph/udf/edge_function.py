@@ -5,8 +5,10 @@ from __future__ import annotations
 from math import prod
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence
 
+import torch
 from torch import Tensor
 
+from sar.autograd.dtypes import refusal
 from sar.autograd.expression import Expr
 from sar.distributed.agreement import agree
 from sar.graph.edge_tensor.calls import Call, computed, needs_grad, ordered
@@ -113,6 +115,9 @@ def run_all(
     :param column: gives a column that other workers read, and this one's expressions do not
     """
     columns, outputs = agreed_columns(answers, function.columns, column), agreed_outputs(answers)
+    for name, out in outputs.items():
+        if reduce is not None and out.dtype == torch.float16:
+            raise TypeError(refusal(f"the message {name!r}", out.dtype))
     wanted = any(out.differentiable for out in outputs.values())
     blocks = Streamed(relation, function.edge_bytes)
     collect = lambda out: reduction(relation, reduce, out, wanted)  # noqa: E731

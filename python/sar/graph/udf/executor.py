@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from sar._engine.storage import computed_in
+from sar.autograd.autocast import autocast_state, under
 from sar.autograd.double_backward import calling_layer, differentiable_once, refuse_transforms
 from sar.autograd.types import anchor
 from sar.config import Config
-from sar.graph.edge_tensor.calls import autocast_state
 
 from .agreement import Column, Output, Slot
 from .batches import Batch
@@ -234,10 +234,9 @@ class Executor:
             rows, outputs = self._saved[number]
         else:
             self._draw(number)
-            cast = torch.autocast("cpu", enabled=self._cast[0], dtype=self._cast[1])
             with torch.enable_grad():
                 rows = self._rows(block, [grad is not None for grad in block.grads])
-                with cast, Replay(self.outside, rows):
+                with under(self._cast), Replay(self.outside, rows):
                     outputs = self._checked(self.compute(self._batch(block, rows)))
         named = {name: value for name, value in outputs.items() if value.requires_grad and given[name]}
         wanted, used = [row for row in rows if row.requires_grad], self._used(self.outside.instead)

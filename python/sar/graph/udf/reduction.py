@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from sar._engine.storage import computed_in
-from sar.autograd.types import refusal
 from sar.graph.relation import Relation
 
 from .agreement import Output
@@ -217,8 +216,6 @@ def reduction(relation: Relation, reducer: Optional[str], out: Output, wanted: b
     :param wanted: gradients of messages will be asked for
     """
     kind = out.shape, out.dtype
-    if reducer is not None and out.dtype == torch.float16:
-        raise TypeError(refusal("the message", out.dtype))
     if reducer is None:
         return PerRow(relation.num_edges, *kind, "e")
     if reducer in ("sum", "mean"):

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.storage import BaseStorage
 
+from sar.autograd.dtypes import FLOATS
 from sar.autograd.expression import load as load_edges
-from sar.autograd.types import FLOATS
 from sar.data.partition_book import CanonicalEtype
 from sar.graph.construct import PRIVATE, load_graph
 from sar.graph.edge_index.index import SplitEdgeIndex, edge_index as of_graph

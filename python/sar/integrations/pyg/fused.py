@@ -24,6 +24,7 @@ from torch_geometric.nn import (
 from torch_geometric.nn.conv import gcn_conv as gcn
 from torch_geometric.nn.dense.linear import Linear
 
+from sar.autograd.autocast import product_dtype
 from sar.autograd.fused import low_memory
 from sar.autograd.fused.costs import product_first
 from sar.autograd.fused.deferred import DeferredTensor, computed
@@ -86,6 +87,8 @@ def _gcn_conv(original: Any, layer: Any, x: Any, edge_index: Any, edge_weight: O
         x = computed(x)
     norm = None
     plain = edge_weight is None and type(layer) is GCNConv and _is_plain(edge_index)
+    # rows of bfloat16 are not scaled before they travel, which would round them
+    plain = plain and product_dtype(x, layer.lin.weight) != torch.bfloat16
     if plain and _gcn_unfit(layer) is None and _fits(layer.lin, x, edge_index):
         norm = _norm(layer, x, edge_index)
     if not note_choice(layer, edge_index.graph, norm is not None) or norm is None:
@@ -213,8 +216,7 @@ def _maps(lin: Any, x: Any) -> bool:
         and type(x) in (Tensor, nn.Parameter, DeferredTensor)
         and x.layout == torch.strided
         and x.dim() == 2
-        and x.dtype in (torch.float32, torch.float64)
-        and x.dtype == lin.weight.dtype
+        and product_dtype(x, lin.weight) is not None
         and x.shape[1] == lin.in_channels
     )
 
