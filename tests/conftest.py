@@ -80,6 +80,10 @@ def pytest_collection_finish() -> None:
     gc.freeze()  # what was imported stays; looking for garbage in it takes longer than most tests
 
 
+def pytest_unconfigure() -> None:
+    gc.unfreeze()  # libraries look at their end whether all that they made has gone
+
+
 @pytest.fixture(scope="session")
 def pool() -> Iterator[Pool]:
     pool = Pool()

@@ -68,7 +68,7 @@ class Tables:
 
 
 def sar(*words: object) -> str:
-    done = run_sar(*words)
+    done = run_sar(*words, libraries=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -33,7 +33,7 @@ SPEC = "tests.cli.models_to_infer:build"
 
 def run(*words: object, code: int = 0) -> str:
     """Output of a command, stdout or, where it is to fail, stderr."""
-    done = run_sar(*words, deadline=240, OMP_NUM_THREADS="1")
+    done = run_sar(*words, deadline=240, libraries=True, OMP_NUM_THREADS="1")
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout if code == 0 else done.stderr
 
@@ -102,7 +102,7 @@ def test_classes_by_id(graph: Path, tmp_path: Path) -> None:
 def test_a_directory_of_checkpoints(graph: Path, tmp_path: Path) -> None:
     """What two workers have trained and saved, in three parts: the last checkpoint, and one by its name."""
     script = ROOT / "tests" / "cli" / "checkpointed.py"
-    done = run_sar("launch", "-n", 2, script, graph / "p2" / "g.json", tmp_path / "run")
+    done = run_sar("launch", "-n", 2, script, graph / "p2" / "g.json", tmp_path / "run", libraries=True)
     assert done.returncode == 0, done.stderr
     one, two = sorted((tmp_path / "run").glob("step-*"))
     for directory, expected in ((tmp_path / "run", two), (one, one)):

@@ -24,7 +24,7 @@ N, E, WORKERS = 120, 700, 2
 
 
 def run(*words: object) -> str:
-    done = run_sar(*words, deadline=240, OMP_NUM_THREADS="1")
+    done = run_sar(*words, deadline=240, libraries=True, OMP_NUM_THREADS="1")
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

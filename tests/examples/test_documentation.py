@@ -60,7 +60,7 @@ def quickly(text: str, folder: Path) -> str:
             continue
         command, *words = shlex.split(part)
         with contextlib.chdir(folder), mock.patch.dict(os.environ, REPOSITORY=str(ROOT)):
-            done = run_sar(*words) if command == "sar" else warm.run(words)
+            done = run_sar(*words, libraries=True) if command == "sar" else warm.run(words, libraries=True)
         assert done.returncode == 0, f"{part}\n{done.stdout}\n{done.stderr}"
         shown += done.stdout
     return shown

@@ -23,7 +23,7 @@ DEADLINE = 300
 
 
 def sar(*words: object) -> str:
-    done = run_sar(*words, deadline=DEADLINE)
+    done = run_sar(*words, deadline=DEADLINE, libraries=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import importlib.util
 import os
@@ -22,7 +23,7 @@ TYPES = 3
 
 
 class Spec(NamedTuple):
-    """A layer and its arguments.
+    """A layer and its arguments. ``make`` takes the library: ``dgl.nn`` or ``sar.nn``.
 
     ``inputs``: ``("n", width)`` rows of nodes, ``("e", *shape)`` rows of edges, ``("+", *shape)`` positive rows of
     edges, ``("nt",)`` and ``("et",)`` types of nodes and edges, ``("set",)`` types of edges in ascending order, or a
@@ -30,7 +31,7 @@ class Spec(NamedTuple):
     converted. ``loops``: edges from nodes to themselves are fine.
     """
 
-    make: Callable[[], nn.Module]
+    make: Callable[[Any], nn.Module]
     inputs: tuple[Any, ...]
     keywords: tuple[str, ...] = ()
     outputs: str = "n"
@@ -38,18 +39,12 @@ class Spec(NamedTuple):
     loops: bool = True
 
 
-def _nn() -> Any:
-    import dgl.nn
-
-    return dgl.nn
-
-
 def _mlp(*sizes: int) -> nn.Module:
     return nn.Sequential(*[layer for a, b in zip(sizes[:-1], sizes[1:]) for layer in (nn.Linear(a, b), nn.Tanh())])
 
 
-def _conv(name: str, *args: Any, **kwargs: Any) -> Callable[[], nn.Module]:
-    return lambda: getattr(_nn(), name)(*args, **kwargs)
+def _conv(name: str, *args: Any, **kwargs: Any) -> Callable[[Any], nn.Module]:
+    return lambda home: getattr(home, name)(*args, **kwargs)
 
 
 X = ("n", IN)
@@ -59,9 +54,9 @@ W = ("+",)
 SPECS: dict[str, Spec] = {
     "graph": Spec(_conv("GraphConv", IN, OUT), (X,)),
     "graph_weights_normed": Spec(_conv("GraphConv", IN, OUT, norm="none"), (X, W), ("edge_weight",)),
-    "edge_weight_norm_both": Spec(lambda: _EdgeNorm("both"), (W,), outputs="e"),
-    "edge_weight_norm_right": Spec(lambda: _EdgeNorm("right"), (W,), outputs="e"),
-    "edge_weight_norm_none": Spec(lambda: _EdgeNorm("none"), (W,), outputs="e"),
+    "edge_weight_norm_both": Spec(lambda home: _EdgeNorm(home.EdgeWeightNorm("both")), (W,), outputs="e"),
+    "edge_weight_norm_right": Spec(lambda home: _EdgeNorm(home.EdgeWeightNorm("right")), (W,), outputs="e"),
+    "edge_weight_norm_none": Spec(lambda home: _EdgeNorm(home.EdgeWeightNorm("none")), (W,), outputs="e"),
     "sage_mean": Spec(_conv("SAGEConv", IN, OUT, "mean"), (X,)),
     "sage_narrow": Spec(_conv("SAGEConv", IN, 2 * IN, "mean"), (X,)),
     "sage_pool": Spec(_conv("SAGEConv", IN, OUT, "pool"), (X,)),
@@ -70,7 +65,7 @@ SPECS: dict[str, Spec] = {
     "gat": Spec(_conv("GATConv", IN, OUT, HEADS), (X,)),
     "gat_residual": Spec(_conv("GATConv", IN, OUT, HEADS, residual=True), (X,)),
     "gat_weights": Spec(_conv("GATConv", IN, OUT, HEADS), (X, W), ("edge_weight",)),
-    "gat_attention": Spec(lambda: _Attention(_nn().GATConv(IN, OUT, HEADS)), (X,), outputs="ne"),
+    "gat_attention": Spec(lambda home: _Attention(home.GATConv(IN, OUT, HEADS)), (X,), outputs="ne"),
     "gatv2": Spec(_conv("GATv2Conv", IN, OUT, HEADS), (X,)),
     "gatv2_residual": Spec(_conv("GATv2Conv", IN, OUT, HEADS, residual=True, share_weights=True), (X,)),
     "egat": Spec(_conv("EGATConv", IN, EDGE, OUT, 5, HEADS), (X, EF), outputs="ne"),
@@ -79,9 +74,9 @@ SPECS: dict[str, Spec] = {
     "edge_gat_plain": Spec(_conv("EdgeGATConv", IN, EDGE, OUT, HEADS, residual=False), (X, EF)),
     "dot_gat": Spec(_conv("DotGatConv", IN, OUT, HEADS), (X,)),
     "agnn": Spec(_conv("AGNNConv"), (X,)),
-    "gin_max": Spec(lambda: _nn().GINConv(_mlp(IN, OUT), "max"), (X,)),
+    "gin_max": Spec(lambda home: home.GINConv(_mlp(IN, OUT), "max"), (X,)),
     "gin_max_weights": Spec(_conv("GINConv", None, "max"), (X, W), ("edge_weight",)),
-    "gine": Spec(lambda: _nn().GINEConv(_mlp(IN, OUT), learn_eps=True), (X, ("e", IN))),
+    "gine": Spec(lambda home: home.GINEConv(_mlp(IN, OUT), learn_eps=True), (X, ("e", IN))),
     "appnp": Spec(_conv("APPNPConv", 3, 0.2), (X,)),
     "appnp_weights": Spec(_conv("APPNPConv", 3, 0.2), (X, W), ("edge_weight",)),
     "sg": Spec(_conv("SGConv", IN, OUT, k=2), (X,)),
@@ -97,9 +92,9 @@ SPECS: dict[str, Spec] = {
     "edge_conv": Spec(_conv("EdgeConv", IN, OUT), (X,)),
     "edge_conv_norm": Spec(_conv("EdgeConv", IN, OUT, batch_norm=True), (X,), norm=True),
     "cf": Spec(_conv("CFConv", IN, EDGE, 5, OUT), (X, EF)),
-    "nn_mean": Spec(lambda: _nn().NNConv(IN, OUT, _mlp(EDGE, IN * OUT), "mean"), (X, EF)),
-    "nn_sum": Spec(lambda: _nn().NNConv(IN, OUT, _mlp(EDGE, IN * OUT), "sum", residual=True), (X, EF)),
-    "nn_max": Spec(lambda: _nn().NNConv(IN, OUT, _mlp(EDGE, IN * OUT), "max"), (X, EF)),
+    "nn_mean": Spec(lambda home: home.NNConv(IN, OUT, _mlp(EDGE, IN * OUT), "mean"), (X, EF)),
+    "nn_sum": Spec(lambda home: home.NNConv(IN, OUT, _mlp(EDGE, IN * OUT), "sum", residual=True), (X, EF)),
+    "nn_max": Spec(lambda home: home.NNConv(IN, OUT, _mlp(EDGE, IN * OUT), "max"), (X, EF)),
     "rel_graph": Spec(_conv("RelGraphConv", IN, OUT, TYPES), (X, ("et",))),
     "rel_graph_basis": Spec(_conv("RelGraphConv", IN, OUT, TYPES, "basis", 2, layer_norm=True), (X, ("et",))),
     "rel_graph_bdd": Spec(_conv("RelGraphConv", IN, OUT, TYPES, "bdd", 2, self_loop=False), (X, ("et",))),
@@ -121,7 +116,8 @@ SPECS: dict[str, Spec] = {
     "cheb": Spec(_conv("ChebConv", IN, OUT, 3), (X,)),
     "cheb_lambda": Spec(_conv("ChebConv", IN, OUT, 2), (X, [1.7]), ("lambda_max",)),
     "atomic": Spec(
-        lambda: _nn().AtomicConv(*(torch.tensor(v) for v in ([1.0, 2.0], [0.5, 1.5], [1.0, 0.7]))), (("n", 1), ("+", 1))
+        lambda home: home.AtomicConv(*(torch.tensor(v) for v in ([1.0, 2.0], [0.5, 1.5], [1.0, 0.7]))),
+        (("n", 1), ("+", 1)),
     ),
     "dgn": Spec(
         _conv("DGNConv", IN, OUT, ["dir1-av", "dir2-dx", "sum"], ["identity", "amplification"], 2.5),
@@ -132,14 +128,14 @@ SPECS: dict[str, Spec] = {
     "egnn": Spec(_conv("EGNNConv", IN, 5, OUT, EDGE), (X, ("n", 3), EF), outputs="nn", loops=False),
     "twirls": Spec(_conv("TWIRLSConv", IN, OUT, 5, 3), (X,)),
     "twirls_attention": Spec(_conv("TWIRLSConv", IN, OUT, 5, 2, attention=True, use_eta=True), (X,)),
-    "group_reversible": Spec(lambda: _nn().GroupRevRes(_nn().GraphConv(IN // 2, IN // 2), 2), (X,)),
-    "sequential": Spec(lambda: _nn().Sequential(_nn().GraphConv(IN, 5), _nn().GraphConv(5, OUT)), (X,)),
+    "group_reversible": Spec(lambda home: home.GroupRevRes(home.GraphConv(IN // 2, IN // 2), 2), (X,)),
+    "sequential": Spec(lambda home: home.Sequential(home.GraphConv(IN, 5), home.GraphConv(5, OUT)), (X,)),
     "label_propagation": Spec(_conv("LabelPropagation", 3, 0.7), (("nt",),)),
     "sum_pooling": Spec(_conv("SumPooling"), (X,), outputs="g"),
     "avg_pooling": Spec(_conv("AvgPooling"), (X,), outputs="g"),
     "max_pooling": Spec(_conv("MaxPooling"), (X,), outputs="g"),
     "attention_pooling": Spec(
-        lambda: _nn().GlobalAttentionPooling(nn.Linear(IN, 1), nn.Linear(IN, OUT)), (X,), outputs="g"
+        lambda home: home.GlobalAttentionPooling(nn.Linear(IN, 1), nn.Linear(IN, OUT)), (X,), outputs="g"
     ),
     "set2set": Spec(_conv("Set2Set", IN, 2, 1), (X,), outputs="g"),
     "weight_and_sum": Spec(_conv("WeightAndSum", IN), (X,), outputs="g"),
@@ -151,6 +147,41 @@ NEWER: dict[str, Spec] = {"gated_gcn": Spec(_conv("GatedGCNConv", IN, EDGE, OUT)
 if importlib.util.find_spec("dgl") is not None and importlib.metadata.version("dgl") >= "2":
     SPECS.update(NEWER)
 
+WIDE, ATTENTION = 9 * WIDER, ("get_attention",)
+GAT = {"out_feats": 3 * WIDER, "num_heads": HEADS, "allow_zero_in_degree": True}
+NORMS = ("none", "both", "left", "right")
+FEW: dict[str, Spec] = {
+    "sage_mean": Spec(_conv("SAGEConv", IN, OUT, "mean"), (X,)),
+    "sage_mean_widening": Spec(_conv("SAGEConv", IN, WIDE, "mean"), (X,)),
+    "sage_mean_weights": Spec(_conv("SAGEConv", IN, OUT, "mean"), (X, W), ("edge_weight",)),
+    "sage_mean_widening_weights": Spec(_conv("SAGEConv", IN, WIDE, "mean"), (X, W), ("edge_weight",)),
+    "sage_gcn": Spec(_conv("SAGEConv", IN, OUT, "gcn"), (X,)),
+    "sage_gcn_widening": Spec(_conv("SAGEConv", IN, WIDE, "gcn"), (X,)),
+    "sage_gcn_weights": Spec(_conv("SAGEConv", IN, OUT, "gcn"), (X, ("+", 1)), ("edge_weight",)),
+    **{f"graph_{n}": Spec(_conv("GraphConv", IN, OUT, n, allow_zero_in_degree=True), (X,)) for n in NORMS},
+    **{
+        f"graph_{n}_weights": Spec(_conv("GraphConv", IN, WIDE, n, allow_zero_in_degree=True), (X, W), ("edge_weight",))
+        for n in NORMS
+    },
+    "gin_sum": Spec(lambda home: home.GINConv(nn.Linear(IN, 4), "sum", learn_eps=True), (X,)),
+    "gin_mean": Spec(lambda home: home.GINConv(nn.Linear(IN, 4), "mean"), (X,)),
+    "gin_sum_weights": Spec(_conv("GINConv", None, "sum"), (X, W), ("edge_weight",)),
+    "gin_mean_weights": Spec(_conv("GINConv", None, "mean", 0.5), (X, W), ("edge_weight",)),
+    "sg_zero": Spec(_conv("SGConv", IN, OUT, 2, allow_zero_in_degree=True), (X,)),
+    "gat_zero": Spec(_conv("GATConv", IN, **GAT), (X,)),
+    "gat_zero_residual": Spec(_conv("GATConv", IN, **{**GAT, "out_feats": 5}, residual=True, negative_slope=0.1), (X,)),
+    "gat_zero_identity": Spec(_conv("GATConv", IN, **GAT, residual=True, bias=False), (X, W), ("edge_weight",)),
+    "gat_zero_attention": Spec(_conv("GATConv", IN, **GAT), (X, True), ATTENTION, "ne"),
+    "gatv2_zero": Spec(_conv("GATv2Conv", IN, **GAT, residual=True), (X,)),
+    "gatv2_zero_shared": Spec(
+        _conv("GATv2Conv", IN, **GAT, share_weights=True, bias=False), (X, True), ATTENTION, "ne"
+    ),
+    "rel_graph_basis_norm": Spec(_conv("RelGraphConv", IN, OUT, TYPES, "basis", 2), (X, ("et",), ("+", 1)), ("norm",)),
+    "rel_graph_bdd_norm": Spec(_conv("RelGraphConv", IN, OUT, TYPES, "bdd", 2, layer_norm=True), (X, ("et",))),
+}
+"""Layers whose nodes may have no in-edge, and that every graph and number of workers is tried with; of some, sar.nn has
+its own."""
+
 REFUSED: dict[str, Spec] = {
     "sort_pooling": Spec(_conv("SortPooling", 2), (X,), outputs="g"),
     "set_transformer_encoder": Spec(_conv("SetTransformerEncoder", IN, 2, 3, 5), (X,)),
@@ -160,9 +191,9 @@ REFUSED: dict[str, Spec] = {
 
 
 class _EdgeNorm(nn.Module):
-    def __init__(self, norm: str) -> None:
+    def __init__(self, norm: nn.Module) -> None:
         super().__init__()
-        self.norm = _nn().EdgeWeightNorm(norm)
+        self.norm = norm
 
     def forward(self, graph: Any, weight: torch.Tensor) -> torch.Tensor:
         made: torch.Tensor = self.norm(graph, weight)
@@ -181,13 +212,20 @@ class _Attention(nn.Module):
 # ---- running ---------------------------------------------------------------
 
 
+def spec_of(name: str) -> Spec:
+    return FEW.get(name) or SPECS[name]
+
+
 def make(name: str, seed: int = 11) -> nn.Module:
-    return random_layer(SPECS[name].make, seed)
+    """The layer of DGL with random parameters, all of the default dtype, which some are not there."""
+    import dgl
+
+    return random_layer(lambda: spec_of(name).make(dgl.nn), seed).to(torch.get_default_dtype())
 
 
 def call(name: str, model: nn.Module, graph: Any, inputs: list[Any]) -> tuple[Any, ...]:
     """Runs the layer; tensors in a tuple, one for each letter of ``outputs``."""
-    spec = SPECS[name]
+    spec = spec_of(name)
     plain = len(inputs) - len(spec.keywords)
     out = model(graph, *inputs[:plain], **dict(zip(spec.keywords, inputs[plain:])))
     return out if isinstance(out, tuple) else (out,)
@@ -203,17 +241,18 @@ def tensors(inputs: list[Any]) -> list[Any]:
 
 def layer(
     part: dict[str, Any],
+    library: str,
     name: str,
     state: dict[str, np.ndarray],
     dtype: str,
     inputs: list[Any],
     grads: list[np.ndarray],
 ) -> dict[str, Any]:
-    """Outputs, gradients of inputs and (over all ranks) of parameters."""
+    """A layer of "sar" or "dgl": outputs, gradients of inputs and (over all ranks) of parameters."""
     with default_dtype(getattr(torch, dtype)):
         graph = build(part)
-        model = SPECS[name].make()
-        if SPECS[name].norm:
+        model = spec_of(name).make(importlib.import_module(f"{library}.nn")).to(torch.get_default_dtype())
+        if spec_of(name).norm:
             model = sar.convert_batchnorm(model)
         model.load_state_dict({k: torch.from_numpy(v) for k, v in state.items()})
         given = tensors(inputs)
@@ -234,14 +273,16 @@ def layer(
 
 def refused(part: dict[str, Any], name: str, x: np.ndarray) -> str:
     """What a layer that is not run says."""
-    return refusal(lambda: REFUSED[name].make()(build(part), torch.from_numpy(x)))
+    import dgl
+
+    return refusal(lambda: REFUSED[name].make(dgl.nn)(build(part), torch.from_numpy(x)))
 
 
 def draw(graph: Graph, name: str, dtype: str) -> list[Any]:
     """Inputs on the whole graph."""
     rng = np.random.default_rng(31)
     made: list[Any] = []
-    for given in SPECS[name].inputs:
+    for given in spec_of(name).inputs:
         if not isinstance(given, tuple):
             made.append(given)
             continue

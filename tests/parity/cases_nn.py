@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import numpy as np
@@ -11,56 +10,6 @@ import torch
 import sar
 import sar.nn
 from tests.support.worker import build, data_of, default_dtype, numpy, tensor
-
-
-def make_layer(library: Any, name: str, options: dict[str, Any]) -> torch.nn.Module:
-    """A layer of ``dgl.nn`` or ``sar.nn``; a pair of sizes under ``apply_func`` is a linear layer."""
-    given = dict(options)
-    if "apply_func" in given:
-        given["apply_func"] = torch.nn.Linear(*given["apply_func"])
-    made: torch.nn.Module = getattr(library, name)(**given)
-    return made
-
-
-def layer(
-    part: dict[str, Any],
-    library: str,
-    name: str,
-    options: dict[str, Any],
-    call: dict[str, Any],
-    state: dict[str, np.ndarray],
-    dtype: str,
-    x: np.ndarray,
-    grad: np.ndarray,
-    edge: dict[str, np.ndarray],
-    attention_grad: np.ndarray | None = None,
-) -> dict[str, Any]:
-    """A layer of "sar" or "dgl": outputs, gradients of input, of edge tensors and (over all ranks) of parameters."""
-    with default_dtype(getattr(torch, dtype)):
-        graph = build(part)
-        model = make_layer(importlib.import_module(f"{library}.nn"), name, options).to(getattr(torch, dtype))
-        model.load_state_dict({k: torch.from_numpy(v) for k, v in state.items()})
-        feature = tensor(x, True)
-        assert feature is not None
-        edges = {k: tensor(e, e.dtype == x.dtype) for k, e in edge.items()}
-        out = model(graph, feature, **edges, **call)
-        attention = None
-        if attention_grad is not None:
-            out, attention = out
-        total = (out * torch.from_numpy(grad)).sum()
-        if attention is not None:
-            total = total + (attention * torch.from_numpy(attention_grad)).sum()
-        total.backward()
-        sar.gather_grads(model)
-        return numpy(
-            {
-                "out": out,
-                "attention": attention,
-                "x": feature.grad,
-                "edge": {k: e.grad for k, e in edges.items()},
-                "parameters": {k: p.grad for k, p in model.named_parameters()},
-            }
-        )
 
 
 def sign(part: dict[str, Any], x: np.ndarray, k: int, operator: str, w: np.ndarray | None) -> list[np.ndarray]:

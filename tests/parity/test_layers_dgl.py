@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
-import torch
 
 from tests.parity import cases_layers
-from tests.parity.cases_layers import IN, REFUSED, SPECS, call, draw, tensors
-from tests.support.graphs import Graph, close, make
+from tests.parity.cases_layers import IN, REFUSED, SPECS, draw
+from tests.parity.layer_oracle import compare, oracle, side, spread
+from tests.support.graphs import Graph, make
 from tests.support.sessions import Workers, half
-from tests.support.worker import default_dtype
 
 
 def looped(kind: str, world: int, seed: int, loops: bool = True) -> Graph:
@@ -29,74 +26,12 @@ def looped(kind: str, world: int, seed: int, loops: bool = True) -> Graph:
     return graph._replace(src=src, dst=dst)
 
 
-def side(name: str, position: int) -> str:
-    """Whether an input has rows of nodes (n) or edges (e), or is a plain value."""
-    given = SPECS[name].inputs[position]
-    return "" if not isinstance(given, tuple) else "n" if given[0] in ("n", "nt") else "e"
-
-
-def oracle(graph: Graph, name: str, inputs: list[Any], dtype: str, like: Any = None) -> dict[str, Any]:
-    """DGL on the whole graph; with the parameters and gradients of ``like`` where given."""
-    with default_dtype(getattr(torch, dtype)):
-        model = cases_layers.make(name)
-        if like is not None:
-            model.load_state_dict({k: torch.from_numpy(v) for k, v in like["state"].items()})  # converts the dtype
-        saved = {k: v.numpy().copy() for k, v in model.state_dict().items()}
-        whole = graph.of_dgl()
-        given = tensors([x.astype(dtype) if side(name, i) and x.dtype.kind == "f" else x for i, x in enumerate(inputs)])
-        out = call(name, model, whole, given)
-        rng = np.random.default_rng(12)
-        drawn = [rng.standard_normal(tuple(o.shape)) for o in out]
-        grads = [g.astype(dtype) for g in (like["grads"] if like is not None else drawn)]
-        results = [o.detach().clone().numpy() for o in out]
-        if any(o.requires_grad for o in out):
-            torch.autograd.backward(out, [torch.from_numpy(g) for g in grads])
-    return {
-        "state": saved,
-        "out": results,
-        "grads": grads,
-        "inputs": [x.grad.numpy() if isinstance(x, torch.Tensor) and x.grad is not None else None for x in given],
-        "parameters": {k: None if p.grad is None else p.grad.numpy() for k, p in model.named_parameters()},
-    }
-
-
-def spread(
-    workers: Workers, graph: Graph, name: str, dtype: str, inputs: list[Any], expected: dict[str, Any]
-) -> list[Any]:
-    """The same on the workers."""
-
-    def own(rank: int, value: Any, of: str) -> Any:
-        if of == "g":  # all workers hold it, and a loss on it belongs on one of them
-            return value if rank == 0 else np.zeros_like(value)
-        return value[graph.rows(rank)] if of == "n" else value[graph.edges(rank)] if of == "e" else value
-
-    ranks, outputs = range(graph.world), list(zip(expected["grads"], SPECS[name].outputs))
-    values = {"inputs": [[own(rank, x, side(name, i)) for i, x in enumerate(inputs)] for rank in ranks]}
-    values["grads"] = [[own(rank, g, of) for g, of in outputs] for rank in ranks]
-    given = graph.shares(ranks=values)
-    return workers.run(cases_layers.layer, given, name=name, state=expected["state"], dtype=dtype)
-
-
 @pytest.mark.parametrize("name", SPECS)
 def test_layer(few: Workers, name: str) -> None:
-    """Outputs, and the gradients of all inputs and parameters, in double precision; of 4 workers one owns no node."""
+    """In double precision; of 4 workers one owns no node."""
     kind = "empty_worker" if few.world == 4 else "random"
     graph = looped(kind, few.world, 30, SPECS[name].loops)
-    inputs = draw(graph, name, "float64")
-    expected = oracle(graph, name, inputs, "float64")
-    results = spread(few, graph, name, "float64", inputs, expected)
-    for rank, result in enumerate(results):
-        where = {"n": graph.rows(rank), "e": graph.edges(rank), "g": slice(None)}
-        for value, whole, of in zip(result["out"], expected["out"], SPECS[name].outputs):
-            close(value, whole[where[of]], f"output of rank {rank}", 10)
-        for i, value in enumerate(expected["inputs"]):
-            if value is not None:
-                close(result["inputs"][i], value[where[side(name, i)]], f"gradient of input {i}, rank {rank}", 10)
-        for key, value in expected["parameters"].items():
-            if value is None:
-                assert result["parameters"][key] is None, f"{key} has no gradient in DGL"
-            else:
-                close(result["parameters"][key], value, f"gradient of {key}, rank {rank}", 10)
+    compare(few, graph, name, "float64")
 
 
 def test_largest_of_special_numbers(few: Workers) -> None:

@@ -3,99 +3,56 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 import sar.nn
-from tests.parity import cases_nn, layer_oracle
+from tests.parity import cases_nn
+from tests.parity.cases_layers import FEW, NORMS
 from tests.parity.cases_nn import over_relations
+from tests.parity.layer_oracle import compare
 from tests.support import hetero
 from tests.support.command import run_sar
-from tests.support.graphs import Graph, close, make
+from tests.support.graphs import close, make
 from tests.support.pool import Pool
 from tests.support.sessions import Workers, half
 from tests.support.worker import default_dtype
 
 IN = 6
-GCN = {"in_feats": IN, "out_feats": 4, "allow_zero_in_degree": True}
-SAGE = {"in_feats": IN, "out_feats": 4}
-GAT = {"in_feats": IN, "out_feats": 3, "num_heads": 2, "allow_zero_in_degree": True}
-RGCN = {"in_feat": IN, "out_feat": 4, "num_rels": 3}
-WEIGHT, TYPES = "edge_weight", "etypes"
-
-# name: (layer, its arguments, edge tensors by the argument's name, further arguments of the call)
-LAYERS: dict[str, tuple[str, dict[str, Any], tuple[str, ...], dict[str, Any]]] = {
-    **{f"gcn_{norm}": ("GraphConv", {**GCN, "norm": norm}, (), {}) for norm in ("none", "both", "left", "right")},
-    "gcn_widening_weights": ("GraphConv", {**GCN, "out_feats": 9}, (WEIGHT,), {}),
-    "sage_mean": ("SAGEConv", {**SAGE, "aggregator_type": "mean"}, (), {}),
-    "sage_mean_widening_weights": ("SAGEConv", {**SAGE, "out_feats": 9, "aggregator_type": "mean"}, (WEIGHT,), {}),
-    "sage_gcn": ("SAGEConv", {**SAGE, "aggregator_type": "gcn"}, (), {}),
-    "sage_gcn_widening": ("SAGEConv", {**SAGE, "out_feats": 9, "aggregator_type": "gcn"}, (), {}),
-    "sage_pool": ("SAGEConv", {**SAGE, "aggregator_type": "pool"}, (), {}),
-    "sage_lstm": ("SAGEConv", {**SAGE, "aggregator_type": "lstm"}, (), {}),
-    "gin_sum": ("GINConv", {"apply_func": (IN, 4), "learn_eps": True}, (), {}),
-    "gin_max": ("GINConv", {"apply_func": (IN, 4), "aggregator_type": "max"}, (), {}),
-    "gin_mean_weights": ("GINConv", {"aggregator_type": "mean", "init_eps": 0.5}, (WEIGHT,), {}),
-    "gat": ("GATConv", GAT, (), {}),
-    "gat_residual": ("GATConv", {**GAT, "residual": True, "negative_slope": 0.1}, (), {}),
-    "gat_identity": ("GATConv", {**GAT, "residual": True, "bias": False}, (WEIGHT,), {}),
-    "gat_attention": ("GATConv", GAT, (), {"get_attention": True}),
-    "gatv2": ("GATv2Conv", {**GAT, "residual": True}, (), {}),
-    "gatv2_shared": ("GATv2Conv", {**GAT, "share_weights": True, "bias": False}, (), {"get_attention": True}),
-    "appnp": ("APPNPConv", {"k": 3, "alpha": 0.2}, (), {}),
-    "appnp_weights": ("APPNPConv", {"k": 2, "alpha": 0.1}, (WEIGHT,), {}),
-    "rgcn": ("RelGraphConv", RGCN, (TYPES,), {}),
-    "rgcn_basis": ("RelGraphConv", {**RGCN, "regularizer": "basis", "num_bases": 2}, (TYPES, "norm"), {}),
-    "rgcn_blocks": ("RelGraphConv", {**RGCN, "regularizer": "bdd", "num_bases": 2, "layer_norm": True}, (TYPES,), {}),
-}
-
-
-def edge_tensors(graph: Graph, names: tuple[str, ...], dtype: str) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(3)
-    e = len(graph.src)
-    made = {
-        WEIGHT: rng.random(e).astype(dtype) + np.dtype(dtype).type(0.5),
-        "norm": rng.random((e, 1)).astype(dtype),
-        TYPES: rng.integers(0, 3, e),
-    }
-    return {name: made[name] for name in names}
-
-
-def compare(workers: Workers, graph: Graph, layer: str, dtype: str) -> None:
-    name, options, of_edges, call = LAYERS[layer]
-    x = np.random.default_rng(2).standard_normal((graph.num_nodes, IN)).astype(dtype)
-    layer_oracle.compare(workers, "sar", graph, name, options, x, edge_tensors(graph, of_edges, dtype), call)
+LAYERS = [f"graph_{norm}" for norm in NORMS] + ["graph_both_weights", "sage_mean", "sage_mean_widening_weights"]
+LAYERS += ["sage_gcn", "sage_gcn_widening", "sage_pool", "sage_lstm", "gin_sum", "gin_max", "gin_mean_weights"]
+LAYERS += [name for name in FEW if name.startswith("gat")] + ["appnp", "appnp_weights"]
+LAYERS += ["rel_graph", "rel_graph_basis_norm", "rel_graph_bdd_norm"]
 
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_layer(few: Workers, layer: str) -> None:
     pytest.importorskip("dgl")
-    compare(few, make("empty_worker", few.world, seed=30), layer, "float64")
+    compare(few, make("empty_worker", few.world, seed=30), layer, "float64", "sar")
 
 
 @pytest.mark.parametrize("layer", half(LAYERS))
 def test_layer_single_precision(two: Workers, layer: str) -> None:
     pytest.importorskip("dgl")
-    compare(two, make("random", 2, seed=31), layer, "float32")
+    compare(two, make("random", 2, seed=31), layer, "float32", "sar")
 
 
 @pytest.mark.parametrize("kind", ["one_node", "no_edges", "hub"])
 def test_odd_graphs(pool: Pool, kind: str) -> None:
     pytest.importorskip("dgl")
     workers = Workers(pool, 4, "shm")
-    for layer in ("gcn_both", "sage_pool", "gat", "gatv2", "appnp", "rgcn"):
+    for layer in ("graph_both", "sage_pool", "gat_zero", "gatv2_zero", "appnp", "rel_graph"):
         # without any edge DGL's typed layer cannot run, and its maximum sends the gradient of every row to node 0
-        if kind != "no_edges" or layer not in ("rgcn", "sage_pool"):
-            compare(workers, make(kind, 4, seed=32), layer, "float64")
+        if kind != "no_edges" or layer not in ("rel_graph", "sage_pool"):
+            compare(workers, make(kind, 4, seed=32), layer, "float64", "sar")
 
 
 def test_eight_workers(pool: Pool) -> None:
     pytest.importorskip("dgl")
-    for layer in ("gcn_both", "sage_mean", "gat", "gin_max"):
-        compare(Workers(pool, 8, "shm"), make("random", 8, seed=33), layer, "float64")
+    for layer in ("graph_both", "sage_mean", "gat_zero", "gin_max"):
+        compare(Workers(pool, 8, "shm"), make("random", 8, seed=33), layer, "float64", "sar")
 
 
 @pytest.mark.parametrize("aggregate", ["sum", "mean", "max", "stack"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import signal
@@ -18,12 +19,13 @@ from tests.support import ROOT, warm
 
 
 def run_sar(
-    *words: object, deadline: int = 120, fresh: bool = False, **environment: str
+    *words: object, deadline: int = 120, fresh: bool = False, libraries: bool = False, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """What ``sar`` with these words, in an environment with these variables more, returns and prints.
 
     :param fresh: workers and the probes of ``sar doctor`` are started as always. Otherwise they are processes of
         ``tests/support/warm.py``
+    :param libraries: these have DGL and PyG imported
     """
     command = list(map(str, words))
     out, err = (io.TextIOWrapper(io.BytesIO(), write_through=True) for _ in range(2))
@@ -37,7 +39,7 @@ def run_sar(
         with ExitStack() as stack:
             stack.enter_context(mock.patch.dict(os.environ, environment))
             for module in () if fresh else (workers, doctor):
-                stack.enter_context(mock.patch.object(module, "subprocess", WARM))
+                stack.enter_context(mock.patch.object(module, "subprocess", warm_ones(libraries)))
             stack.enter_context(redirect_stdout(out))
             stack.enter_context(redirect_stderr(err))
             try:
@@ -63,8 +65,12 @@ def _warm(command: list[str], preexec_fn: Any = None, **options: Any) -> subproc
     return warm.Popen([word for word in command[1:] if word != "-u"], **options)
 
 
-WARM = SimpleNamespace(**{**vars(subprocess), "Popen": _warm})
-"""What the launcher finds as ``subprocess``."""
+def warm_ones(libraries: bool = False) -> SimpleNamespace:
+    """What the launcher finds as ``subprocess``."""
+    return SimpleNamespace(**{**vars(subprocess), "Popen": functools.partial(_warm, libraries=libraries)})
+
+
+WARM = warm_ones()
 
 
 def started(*words: object, **options: Any) -> warm.Popen:

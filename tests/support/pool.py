@@ -11,16 +11,20 @@ import gc
 import multiprocessing
 import os
 import pickle
+import subprocess
 import time
 import traceback
 from multiprocessing.connection import Connection
 from typing import Any, Callable, NamedTuple
 
 from sar.distributed.network import free_port
-from tests.support.warm import PRELOADED
+from tests.support import ROOT, warm
 
 Case = Callable[..., Any]
 """A function at the top level of a module that worker processes can import."""
+
+ENVIRONMENT = dict(os.environ)
+"""That of workers, whatever the test that needs them first has set."""
 
 PATIENCE = 120.0
 """Seconds after which a case that does not end is given up, and the processes with it."""
@@ -42,10 +46,7 @@ class Pool:
     """Up to 8 processes, started when they are first needed."""
 
     def __init__(self) -> None:
-        self._context = multiprocessing.get_context("forkserver")
-        # those that are there
-        self._context.set_forkserver_preload([PRELOADED, "tests.support.templates", "dgl", "torch_geometric.nn"])
-        self._workers: list[tuple[Any, Connection]] = []
+        self._workers: list[tuple[warm.Popen, Connection]] = []
         self._session: tuple[Any, ...] | None = None
 
     def run(self, world: int, transport: str, case: Case, arguments: list[dict[str, Any]], **common: Any) -> list[Any]:
@@ -77,20 +78,18 @@ class Pool:
             with contextlib.suppress(OSError):
                 pipe.send(None)
         for process, _ in self._workers:
-            process.join(5)
-            if process.is_alive():
-                process.kill()
-                process.join()
-        self._workers, self._session = [], None
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(5)
+        self._kill()
 
     def _open(self, world: int, transport: str) -> None:
         wanted = (world, transport)
         if self._session == wanted:
             return
         while len(self._workers) < world:
-            ours, theirs = self._context.Pipe()
-            process = self._context.Process(target=_work, args=(theirs,), daemon=True)
-            process.start()
+            ours, theirs = multiprocessing.Pipe()
+            words = ["-c", f"from {__name__} import work; work()"]
+            process = warm.Popen(words, libraries=True, stdin=theirs, cwd=ROOT, env=ENVIRONMENT)
             theirs.close()
             self._workers.append((process, ours))
         port = free_port()
@@ -116,19 +115,23 @@ class Pool:
             try:
                 results.append(pipe.recv())
             except EOFError:
+                code = process.wait(5)
                 self._kill()
-                raise CaseError(f"rank {rank} died in {name} (exit code {process.exitcode})") from None
+                raise CaseError(f"rank {rank} died in {name} (exit code {code})") from None
         return results
 
     def _kill(self) -> None:
         for process, _ in self._workers:
             process.kill()
-            process.join()
+            process.wait()
         self._workers, self._session = [], None
 
 
-def _work(pipe: Connection) -> None:
-    """A worker process: runs what comes through the pipe until None comes."""
+def work() -> None:
+    """A worker process: runs what comes through the pipe, which it has as its input, until None comes."""
+    pipe = Connection(os.dup(0))
+    with open(os.devnull) as nothing:
+        os.dup2(nothing.fileno(), 0)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ["SAR_LIVENESS_TIMEOUT"] = "20"
     os.environ["SAR_START_TIMEOUT"] = "60"

@@ -32,10 +32,11 @@ class Popen(subprocess.Popen):  # type: ignore[type-arg]
     ``start_new_session``.
 
     :param inside: a process in whose network, mount and UTS namespaces this one begins; 0: in those of this process
+    :param libraries: DGL and PyG are imported too, where they are there
     """
 
-    def __init__(self, words: list[str], inside: int = 0, **options: Any) -> None:
-        self._inside = inside
+    def __init__(self, words: list[str], inside: int = 0, libraries: bool = False, **options: Any) -> None:
+        self._inside, self._parent = inside, (with_libraries if libraries else parent)()
         super().__init__(words, **{"stdin": subprocess.DEVNULL, **options})
 
     def _execute_child(self, words: list[str], *given: Any) -> None:
@@ -45,8 +46,8 @@ class Popen(subprocess.Popen):  # type: ignore[type-arg]
         message = {"words": words, "env": dict(env or os.environ), "cwd": str(cwd or os.getcwd())}
         message |= {"session": given[20], "inside": self._inside}
         try:
-            socket.send_fds(parent(), [json.dumps(message).encode()], [pipes[0], out, err])
-            self.pid = int(parent().recv(100))
+            socket.send_fds(self._parent, [json.dumps(message).encode()], [pipes[0], out, err])
+            self.pid = int(self._parent.recv(100))
             self._child_created = True
         finally:
             self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
@@ -71,6 +72,26 @@ def parent() -> socket.socket:
         cwd=Path(__file__).parents[2],
         env={**os.environ, "OMP_NUM_THREADS": "1"},  # OpenMP starts no thread, which a fork would lack
     )
+    theirs.close()
+    return ours
+
+
+LIBRARIES = f"""
+import contextlib, gc, importlib, socket
+from {__name__} import main
+for name in ("tests.support.templates", "dgl", "torch_geometric.nn"):
+    with contextlib.suppress(ImportError):
+        importlib.import_module(name)
+gc.freeze()
+main(socket.socket(fileno=0))
+"""
+
+
+@functools.lru_cache(None)
+def with_libraries() -> socket.socket:
+    """The process that forks those with DGL and PyG: a fork of the one without."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    Popen(["-c", LIBRARIES], stdin=theirs)
     theirs.close()
     return ours
 
