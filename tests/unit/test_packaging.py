@@ -120,9 +120,9 @@ def test_wheel_contains_the_package_and_one_shared_object(wheel: Path) -> None:
         names = archive.namelist()
         metadata = archive.read(next(n for n in names if n.endswith(".dist-info/METADATA"))).decode()
     assert len([n for n in names if n.endswith(".so")]) == 1
-    for needed in ("sar/_engine/library.py", "sar/py.typed", "sar/_ext/pybind.py", "sar/_ext/__init__.py"):
-        assert needed in names
-    assert not [n for n in names if n.endswith((".go", ".h", ".c")) or n.startswith("tests")]
+    needed = ("_engine/library.py", "_engine/sar.h", "py.typed", "_ext/pybind.py", "_ext/__init__.py")
+    assert {f"sar/{name}" for name in needed} <= set(names)
+    assert not [n for n in names if n.endswith((".go", ".c")) or n.startswith("tests")]
     assert "Requires-Python: >=3.9" in metadata
     assert all(f"Requires-Dist: {name}" in metadata for name in ("numpy", "torch", "safetensors"))
 
