@@ -87,8 +87,8 @@ def machine() -> dict:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "dgl": dgl.__version__,
-        "sar": library.text_call("sar_version"),
-        "simd": library.text_call("sar_simd"),
+        "sar": library.call("sar_version"),
+        "simd": library.call("sar_simd"),
         "commit": commit,
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
     }

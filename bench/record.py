@@ -43,21 +43,22 @@ class Recorder:
         self.content: dict[str, Any] = {"calls": []}
         self._call, library.call = library.call, self._recording
 
-    def _recording(self, name: str, *args: Any) -> None:
+    def _recording(self, name: str, *args: Any) -> Any:
         if name in REFUSED:
             raise ValueError(f"{name} cannot be recorded: replay knows aggregations, edge expressions and collectives")
         sent = [library.argument(a) for a in args]  # tensors, strings and structs as C gets them
         entry = {"name": name, "args": [encode(a) for a in sent]} if name in REPLAYED else None
-        self._call(name, *args)
+        found = self._call(name, *args)
         if name == "sar_graph_build":
-            info = abi.graph_relation_info(args[-1]._obj.value, 0)
+            info = abi.graph_relation_info(found, 0)
             self.content.update(rows=info.num_dst, edges=info.num_edges)
         elif name == "sar_session_open":
             self.content["world"] = args[0].world
         if name == "sar_program_create":
-            entry["handle"] = args[-1]._obj.value
+            entry["handle"] = found
         if entry is not None:
             self.content["calls"].append(entry)
+        return found
 
     def save(self) -> None:
         """Writes the file."""
@@ -107,7 +108,7 @@ def encode(arg: Any) -> Any:
             raise ValueError("edge expressions with keys of edges cannot be recorded")
         seeds = [target.seeds[i] for i in range(target.num_seeds)]
         return {"program_call": [target.relation, target.need_grad, target.agreed, seeds]}
-    return {"result": type(target).__name__}
+    raise TypeError(f"{type(target).__name__} cannot be recorded")
 
 
 def _tensor(t: DLTensor) -> dict[str, Any]:

@@ -107,9 +107,7 @@ class Script:
         self.programs = {}
         for call in self.calls:
             if call["name"] == "sar_program_create":
-                handle = ct.c_uint64()
-                library.call("sar_program_create", call["args"][0]["text"].encode(), ct.byref(handle))
-                self.programs[call["handle"]] = handle.value
+                self.programs[call["handle"]] = library.call("sar_program_create", call["args"][0]["text"])
 
     def shape(self, tensor: dict[str, Any], rows: int, edges: int) -> tuple[int, ...]:
         """That of a recorded tensor on a worker with so many rows and edges."""
@@ -175,12 +173,10 @@ class Rank:
             return arg["text"].encode()
         if "number" in arg:
             return arg["number"]
-        if "program_call" in arg:
-            relation, need, agreed, seeds = arg["program_call"]
-            array = (ct.c_uint64 * max(1, len(seeds)))(*seeds)
-            self._alive.append(array)
-            return ProgramCall(relation, need, agreed, len(seeds), array, None, 0)
-        return ct.byref(getattr(ct, arg["result"])())
+        relation, need, agreed, seeds = arg["program_call"]
+        array = (ct.c_uint64 * max(1, len(seeds)))(*seeds)
+        self._alive.append(array)
+        return ProgramCall(relation, need, agreed, len(seeds), array, None, 0)
 
     def _size(self, tensor: dict[str, Any]) -> int:
         return _bytes(tensor, *self.script.shape(tensor, self.rows, self.edges))

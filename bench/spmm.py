@@ -87,10 +87,9 @@ class Peers:
         self.dgl.create_formats_()
         shape = (self.nodes, self.nodes)
         self.csr = torch.sparse_csr_tensor(self.ptr.int(), self.col, torch.ones(self.edges), shape)
-        self.matrix = ct.c_uint64()
         ptr, col = library.tensor(self.ptr), library.tensor(self.col)
         start = time.perf_counter()
-        library.call("sar_matrix_create", ptr, col, self.nodes, ct.byref(self.matrix))
+        self.matrix = library.call("sar_matrix_create", ptr, col, self.nodes)
         self.preparing = time.perf_counter() - start
 
     def close(self) -> None:

@@ -60,7 +60,7 @@ class Memory:
         if self.engine is not None:
             from sar._engine import library as native
 
-            native._function("sar_reset_peaks")[1]()
+            native.call("sar_reset_peaks")
             self.engine_before = self.engine()["total"]["live"]
 
     def report(self) -> dict:

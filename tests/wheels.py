@@ -37,8 +37,8 @@ for words in (
 from sar._engine import library
 from sar._ext import _sar_engine
 assert _sar_engine.__file__.endswith(".abi3.so")
-assert library.face().Threads() > 0 and library.text_call("sar_version")
-print("kernels", library.text_call("sar_simd"))
+assert library.face().Threads() > 0 and library.call("sar_version")
+print("kernels", library.call("sar_simd"))
 """
 
 TRAIN = """

@@ -60,7 +60,7 @@ def held(part: dict[str, Any], rows: int, width: int, kind: str) -> tuple[int, f
         gc.collect()
         sar.set_allocator("pool")
         sar.comm.barrier()
-        library._function("sar_reset_peaks")[1]()
+        library.call("sar_reset_peaks")
         before = sar.memory_stats()["tensors"]["live"]
         out = computed(forward.run(Built(model, None), graph, columns, ["_N"], "features", None))
         peak = sar.memory_stats()["tensors"]["peak"]

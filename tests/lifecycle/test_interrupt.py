@@ -7,10 +7,11 @@ from typing import Any, Callable
 import pytest
 
 from sar._engine import interrupts, library
+from sar._engine.signatures import Prototype
 
 
 def engine(monkeypatch: pytest.MonkeyPatch, **functions: Callable[[], int]) -> None:
-    monkeypatch.setattr(library, "_function", lambda name: (None, functions[name]))
+    monkeypatch.setattr(library, "_function", lambda name: (None, functions[name], Prototype(int, [])))
 
 
 def inside() -> bool:

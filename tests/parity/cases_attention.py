@@ -137,7 +137,7 @@ def allocations(part: Dict[str, Any], x: np.ndarray, materialize: bool = False) 
         layer = make()
         more = (near, far) if name == "GatedAttention" else ()
         _step(graph, layer, x, more, materialize)
-        library._function("sar_reset_peaks")[1]()
+        library.call("sar_reset_peaks")
         before = sar.memory_stats()
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
             _step(graph, layer, x, more, materialize)

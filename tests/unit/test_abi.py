@@ -29,18 +29,21 @@ def extension() -> Path:
 
 def test_the_header_is_read() -> None:
     kinds, functions = signatures.TYPES, signatures.PROTOTYPES
-    handle, tensors, text = ct.c_uint64, ct.POINTER(signatures.DLTensor), ct.POINTER(ct.c_void_p)
-    assert functions["sar_version"] == (ct.c_char_p,)
-    assert functions["sar_reset_peaks"] == (None,)
-    assert functions["sar_free_string"] == (None, ct.c_void_p)
-    assert functions["sar_comm_create"] == (ct.c_int32, handle, ct.c_char_p, ct.POINTER(ct.c_int32))
-    assert functions["sar_broadcast"] == (ct.c_int32, handle, ct.c_int32, tensors, ct.c_int32)
-    assert functions["sar_session_memory"] == (ct.c_int32, handle, ct.c_double, text)
-    assert functions["sar_stream_run"][2] == ct.POINTER(kinds["sar_stream"])
+    handle, tensors, made = ct.c_uint64, ct.POINTER(signatures.DLTensor), ct.POINTER(signatures.Text)
+    assert functions["sar_version"] == (ct.c_char_p, [], False, False)
+    assert functions["sar_reset_peaks"] == (None, [], False, False)
+    assert functions["sar_free_string"] == (None, [ct.c_void_p], False, False)
+    number = ct.POINTER(ct.c_int32)
+    assert functions["sar_comm_create"] == (ct.c_int32, [handle, ct.c_char_p, number], True, False)
+    assert functions["sar_broadcast"] == (ct.c_int32, [handle, ct.c_int32, tensors, ct.c_int32], True, False)
+    assert functions["sar_session_memory"] == (ct.c_int32, [handle, ct.c_double, made], True, True)
+    assert functions["sar_job_token"] == (ct.c_int32, [ct.c_char_p, made], True, False)
+    assert functions["sar_stream_run"].arguments[1] == ct.POINTER(kinds["sar_stream"])
     assert kinds["sar_progress"]._argtypes_ == (ct.c_void_p, ct.c_int64, ct.c_int64)
     blocks = kinds["sar_stream_visit"]._argtypes_[1]
-    assert blocks._type_ is kinds["sar_stream_block"] and dict(blocks._type_._fields_)["rows"] == text
-    assert engine._load().functions["sar_abi_version"]() == signatures.ABI_VERSION
+    assert blocks._type_ is kinds["sar_stream_block"]
+    assert dict(blocks._type_._fields_)["rows"] == ct.POINTER(ct.c_void_p)
+    assert engine.call("sar_abi_version") == signatures.ABI_VERSION
 
 
 def test_extension_exports_the_header() -> None:

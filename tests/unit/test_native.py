@@ -107,7 +107,7 @@ class Matrix:
 
 def structure() -> int:
     """Bytes of structure that the engine holds."""
-    return int(native.json_call("sar_memory_stats")["structure"]["live"])
+    return int(native.call("sar_memory_stats")["structure"]["live"])
 
 
 def test_prepared_matrix_keeps_nothing_of_the_caller() -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequenc
 from sar.config import Config
 
 from . import library, programs, schedule, storage
-from .library import calls, json_of, makes
+from .library import calls
 from .signatures import TYPES
 
 if TYPE_CHECKING:
@@ -41,12 +41,9 @@ class AggregateSpec(NamedTuple):
 
 set_num_threads = calls("sar_set_num_threads")
 set_allocator = calls("sar_set_allocator")
-pool_stats = json_of("sar_pool_stats")
-memory_stats = json_of("sar_memory_stats")
-
-
-def pool_trim() -> None:
-    library._function("sar_pool_trim")[1]()
+pool_stats = calls("sar_pool_stats")
+memory_stats = calls("sar_memory_stats")
+pool_trim = calls("sar_pool_trim")
 
 
 # ---- session ---------------------------------------------------------------
@@ -54,24 +51,24 @@ def pool_trim() -> None:
 
 def session_open(*values: Any, **named: Any) -> int:
     """Opens a session of the values of ``sar_session_config`` after its size, in order or by name."""
-    return library.made("sar_session_open", TYPES["sar_session_config"](*values, **named))
+    return library.call("sar_session_open", TYPES["sar_session_config"](*values, **named))
 
 
 session_close = calls("sar_session_close")
 session_set_window = calls("sar_session_set_window")
-session_memory = json_of("sar_session_memory")  # session, seconds to wait
-session_stats = json_of("sar_session_stats")
+session_memory = calls("sar_session_memory")  # session, seconds to wait
+session_stats = calls("sar_session_stats")
 transport_library = calls("sar_transport_library")  # ucx or mpi, the file to open where the system has no such library
 
 
 def job_token(public_id: str) -> str:
     """A job token derived from a public id and the secret of this user."""
-    return library.string_call("sar_job_token", public_id)
+    return library.call("sar_job_token", public_id)
 
 
 def transport_probe(name: str) -> str:
     """What a transport that is a library would use here. ValueError, with the reason, where it cannot be used."""
-    return library.string_call("sar_transport_probe", name)
+    return library.call("sar_transport_probe", name)
 
 
 def session_abort(session: int, message: str) -> None:
@@ -87,13 +84,12 @@ def session_set_exchange(session: int, exchange: str) -> None:
 
 def default_window(world: int, nodes: int) -> int:
     """The default window in bytes, for so many workers of which none owns more than ``nodes`` nodes."""
-    return int(library._function("sar_default_window")[1](world, nodes))
+    return int(library.call("sar_default_window", world, nodes))
 
 
 def session_value(session: int, request: Dict[str, Any]) -> Dict[str, Any]:
     """Asks for something of the values that rank 0 keeps for all ranks."""
-    found: Dict[str, Any] = library.json_call("sar_session_value", session, json.dumps(request))
-    return found
+    return library.call("sar_session_value", session, json.dumps(request))
 
 
 def all_reduce(session: int, comm: int, tensor: Tensor, op: str) -> None:
@@ -113,13 +109,12 @@ def all_to_all(session: int, comm: int, send: Sequence[Tensor], recv: Sequence[T
 
 
 def partition_open(json_path: str, part: int) -> int:
-    return library.made("sar_partition_open", json_path, part, _partition_flags())
+    return library.call("sar_partition_open", json_path, part, _partition_flags())
 
 
 def partition_verify(json_path: str, part: int) -> List[Dict[str, Any]]:
     """A report on each file of a partition: ``file``, ``bytes``, ``arrays``, ``checksums``, ``damage``."""
-    found: List[Dict[str, Any]] = library.json_call("sar_partition_verify", json_path, part, _partition_flags())
-    return found
+    return library.call("sar_partition_verify", json_path, part, _partition_flags())
 
 
 def _partition_flags() -> int:
@@ -127,7 +122,7 @@ def _partition_flags() -> int:
 
 
 partition_close = calls("sar_partition_close")
-partition_info = json_of("sar_partition_info")
+partition_info = calls("sar_partition_info")
 
 
 def part_info(json_path: str, part: int) -> Dict[str, Any]:
@@ -140,16 +135,16 @@ def part_info(json_path: str, part: int) -> Dict[str, Any]:
 
 
 partition_read = calls("sar_partition_read")  # partition, whether of edges, name, tensor to fill
-partition_count_edges = makes("sar_partition_count_edges")  # partition, relation
+partition_count_edges = calls("sar_partition_count_edges")  # partition, relation
 partition_edges = calls("sar_partition_edges")  # partition, relation, and to fill: sources, destinations, ids
 
 
 # ---- graphs ----------------------------------------------------------------
 
-graph_build = makes("sar_graph_build")  # session, partition, flags
-graph_from_edges = makes("sar_graph_from_edges")  # session, first nodes of all workers, sources, destinations
+graph_build = calls("sar_graph_build")  # session, partition, flags
+graph_from_edges = calls("sar_graph_from_edges")  # session, first nodes of all workers, sources, destinations
 graph_free = calls("sar_graph_free")
-graph_boundary = json_of("sar_graph_boundary")  # graph, relation
+graph_boundary = calls("sar_graph_boundary")  # graph, relation
 graph_degrees = calls("sar_graph_degrees")  # graph, relation, whether out-degrees, tensor to fill
 
 

@@ -20,14 +20,14 @@ def graph_from_relations(
 ) -> int:
     types = json.dumps({"node_types": list(node_types), "edge_types": [list(t) for t in edge_types]})
     src, dst = ([pair[side] for pair in edges] for side in (0, 1))
-    return library.made("sar_graph_from_relations", session, types, node_counts, src, dst, len(edges))
+    return library.call("sar_graph_from_relations", session, types, node_counts, src, dst, len(edges))
 
 
 def graph_block(graph: int, seeds: Sequence[Tensor], keep_seeds: bool) -> int:
     """``seeds``: own rows of each node type, int64."""
     start = torch.tensor([0, *(len(s) for s in seeds)]).cumsum(0)
     rows = torch.cat([s.to(torch.int64) for s in seeds])
-    return library.made("sar_graph_block", graph, rows, start, keep_seeds)
+    return library.call("sar_graph_block", graph, rows, start, keep_seeds)
 
 
 def block_rows(block: int, node_types: int, dst: bool) -> List[Tensor]:

@@ -50,7 +50,7 @@ def moments(x: Tensor) -> Moments:
 
 def checksum(x: Tensor) -> int:
     """A hash of the bytes of a contiguous tensor, 63 bits of it."""
-    return library.made("sar_checksum", x) >> 1
+    return library.call("sar_checksum", x) >> 1
 
 
 def normalize(x: Tensor, columns: Tensor, relu: bool, out: Tensor) -> None:

@@ -10,7 +10,6 @@ A Go runtime does not survive a fork: in a child of a process that has used the 
 from __future__ import annotations
 
 import ctypes as ct
-import functools
 import importlib
 import json
 import os
@@ -20,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence, Union
 from sar import errors
 
 from . import interrupts
-from .signatures import ABI_VERSION, PROTOTYPES, TYPES, DLTensor, SizedStruct
+from .signatures import ABI_VERSION, PROTOTYPES, TYPES, DLTensor, Prototype, SizedStruct, Text
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["DLTensor", "call", "face", "json_call", "made", "started", "string_call", "tensor", "tensors", "text_call"]
+__all__ = ["DLTensor", "call", "calls", "face", "started", "tensor", "tensors"]
 
 
 class _Engine:
@@ -51,11 +50,11 @@ class _Engine:
                 "build the extension again with `make build`, or install the package again."
             )
         self.functions: dict[str, Callable[..., Any]] = {}
-        for name, (result, *arguments) in PROTOTYPES.items():
+        for name, prototype in PROTOTYPES.items():
             function = getattr(library, name, None)
             if function is None:
                 continue  # named when it is called
-            function.restype, function.argtypes = result, arguments
+            function.restype, function.argtypes = prototype.result, prototype.arguments
             self.functions[name] = function
         self.pid = os.getpid()
 
@@ -101,76 +100,53 @@ def face() -> Any:
     return _load().face
 
 
-def _function(name: str) -> tuple[_Engine, Callable[..., Any]]:
+def _function(name: str) -> tuple[_Engine, Callable[..., Any], Prototype]:
     engine = _load()
     function = engine.functions.get(name)
     if function is None:
         known = "is not in the loaded extension: build it again" if name in PROTOTYPES else "is not in sar.h"
         raise RuntimeError(f"{name} {known}")
-    return engine, function
+    return engine, function, PROTOTYPES[name]
 
 
-def call(name: str, *args: Any) -> None:
-    """Calls a function of ``sar.h`` that returns a status, and raises what the status stands for.
+def call(name: str, *args: Any) -> Any:
+    """Calls a function of ``sar.h``, and raises what its status stands for.
 
     Tensors, sequences of tensors, strings and structs are passed as C wants them, numbers as the prototype says.
+
+    :param args: all arguments but the last ones, which are for results
+    :returns: the result: a number, a string, or what JSON says; a list where there are several; of a function without a
+        status, what it returns
     """
-    engine, function = _function(name)
-    sent = [argument(a) for a in args]
+    engine, function, prototype = _function(name)
+    results = [kind._type_() for kind in prototype.arguments[len(args) :]]
+    sent = [*map(argument, args), *map(ct.byref, results)]
     outer = interrupts.around()
     try:
         interrupts.entering()
         status = function(*sent)
     finally:  # the handler of a signal may raise before the next line
         interrupts.left(outer)
+    if not prototype.fails:
+        return status.decode("utf-8", "replace") if isinstance(status, bytes) else status
     if status != 0:
         raise _error(engine, status)
+    found = [_text(engine, one) if isinstance(one, Text) else one.value for one in results]
+    if prototype.json:
+        return json.loads(found[0])
+    return found if len(found) > 1 else found[0] if found else None
 
 
-def made(name: str, *args: Any) -> int:
-    """Calls a function of ``sar.h`` whose last argument points to a number, and returns what it wrote there."""
-    out = PROTOTYPES[name][-1]._type_()
-    call(name, *args, ct.byref(out))
-    return int(out.value)
-
-
-def text_call(name: str) -> str:
-    """Calls a function of ``sar.h`` that returns a static string."""
-    _, function = _function(name)
-    return str(function().decode("utf-8", "replace"))
-
-
-def json_call(name: str, *args: Any) -> Any:
-    """Calls a function of ``sar.h`` whose last argument is ``char **json``, and returns what it wrote there."""
-    return json.loads(string_call(name, *args))
-
-
-def string_call(name: str, *args: Any) -> str:
-    """Calls a function of ``sar.h`` whose last argument is a ``char **``, and returns the string it wrote there."""
-    engine, function = _function(name)
-    out = ct.c_void_p()
-    status = function(*map(argument, args), ct.byref(out))
-    if status != 0:
-        raise _error(engine, status)
+def _text(engine: _Engine, made: Text) -> str:
     try:
-        return ct.string_at(out.value or 0).decode()
+        return ct.string_at(made.value or 0).decode()
     finally:
-        engine.functions["sar_free_string"](out)
+        engine.functions["sar_free_string"](made)
 
 
-def calls(name: str) -> Callable[..., None]:
+def calls(name: str) -> Callable[..., Any]:
     """:func:`call` of one function."""
     return lambda *args: call(name, *args)
-
-
-def makes(name: str) -> Callable[..., int]:
-    """:func:`made` of one function."""
-    return functools.partial(made, name)
-
-
-def json_of(name: str) -> Callable[..., Any]:
-    """:func:`json_call` of one function."""
-    return functools.partial(json_call, name)
 
 
 def _error(engine: _Engine, status: int) -> BaseException:

@@ -31,11 +31,10 @@ def map_feature(partition: int, edge: bool, name: str, shape: Sequence[int], dty
     """
     if not prod(shape):
         return torch.empty(tuple(shape), dtype=dtype)
-    address = ct.c_uint64()
-    handle = library.made("sar_partition_map", partition, edge, name, ct.byref(address))
+    address, handle = library.call("sar_partition_map", partition, edge, name)
     size = prod(shape) * dtype.itemsize
-    memory = (ct.c_uint8 * size).from_address(address.value)
-    _live[handle] = (address.value, address.value + size)
+    memory = (ct.c_uint8 * size).from_address(address)
+    _live[handle] = (address, address + size)
     weakref.finalize(memory, _close, handle).atexit = False
     return torch.frombuffer(memory, dtype=dtype).view(tuple(shape))
 
@@ -61,11 +60,9 @@ def in_turn(parts: Sequence[Tensor]) -> Iterator[Tensor]:
     windows = [torch.empty(size, dtype=torch.uint8) for _ in parts[:2]]
 
     def read(k: int) -> Tensor:
-        part, window, at = parts[k], windows[k % 2], ct.c_int64()
-        library.call("sar_map_read", handle, part.data_ptr() - begin, part.nbytes, window, ct.byref(at))
-        if at.value < 0:
-            return part
-        return window[at.value : at.value + part.nbytes].view(part.dtype).view(part.shape)
+        part, window = parts[k], windows[k % 2]
+        at = library.call("sar_map_read", handle, part.data_ptr() - begin, part.nbytes, window)
+        return part if at < 0 else window[at : at + part.nbytes].view(part.dtype).view(part.shape)
 
     with ThreadPoolExecutor(1, "sar-features") as reader:
         coming = reader.submit(read, 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes as ct
 from functools import cache
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Tuple
 
 from . import library, schedule, storage
 from .native import Native
@@ -31,24 +31,12 @@ class Compiled(Native):
     whose backward is still to come."""
 
     def __init__(self, text: str) -> None:
-        self.handle = program_create(text)
-        self._own(program_free, self.handle)
-        info = program_info(self.handle)
+        self.handle: int = library.call("sar_program_create", text)
+        self._own(library.calls("sar_program_free"), self.handle)
+        info = library.call("sar_program_info", self.handle)
         self.softmaxes: List[int] = info["softmaxes"]
         self.winner: bool = info["winner"]
         self.collective: bool = info["collective"]
-
-
-def program_create(text: str) -> int:
-    return library.made("sar_program_create", text)
-
-
-def program_info(program: int) -> Dict[str, Any]:
-    return library.json_call("sar_program_info", program)
-
-
-def program_free(program: int) -> None:
-    library.call("sar_program_free", program)
 
 
 def program_call(
@@ -83,11 +71,10 @@ def program_forward(
 ) -> Tuple[int, int]:
     """Fills ``state`` and ``out``; returns the operands that any rank wants a gradient of, and what backward reads.
     :func:`begin` comes before. Operands that the program has so, and ``out``, may be bfloat16."""
-    agreed, saves = ct.c_uint32(), ct.c_uint32()
     read = storage.widened(operands, storage.computed_in(out.dtype))
     arguments = graph, program, call, read, len(operands), state, len(state), out
-    library.call("sar_program_forward", *arguments, ct.byref(agreed), ct.byref(saves))
-    return agreed.value, saves.value
+    agreed, saves = library.call("sar_program_forward", *arguments)
+    return agreed, saves
 
 
 def program_backward(

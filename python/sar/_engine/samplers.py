@@ -26,16 +26,15 @@ batch_free = calls("sar_batch_free")
 def sampler_create(graph: int, fanouts: Tensor, replace: bool, edge_ids: bool, cache_bytes: int) -> int:
     """``fanouts``: int64 ``[layers, relations]``."""
     config = TYPES["sar_sample_config"](ct.pointer(library.tensor(fanouts)), replace, edge_ids, cache_bytes)
-    return library.made("sar_sampler_create", graph, config)
+    return library.call("sar_sampler_create", graph, config)
 
 
 def sampler_submit(sampler: int, seeds: Sequence[Tensor], key: int) -> int:
     """``seeds``: own rows, int64, for each node type. Returns a batch."""
-    return library.made("sar_sampler_submit", sampler, seeds, len(seeds), key)
+    return library.call("sar_sampler_submit", sampler, seeds, len(seeds), key)
 
 
 def batch_array(batch: int, layer: int, what: int, kind: int, column: int = 0) -> Tuple[int, int, int]:
     """Address (0 where there is nothing), bytes, and of ``NODES`` the number of destination nodes."""
-    data, size, num_dst = ct.c_void_p(), ct.c_int64(), ct.c_int64()
-    library.call("sar_batch_array", batch, layer, what, kind, column, *map(ct.byref, (data, size, num_dst)))
-    return data.value or 0, size.value, num_dst.value
+    data, size, num_dst = library.call("sar_batch_array", batch, layer, what, kind, column)
+    return data or 0, size, num_dst

@@ -66,11 +66,11 @@ def begin(what: str, of: Optional[Operation] = None) -> None:
         return
     _take_turn(what)
     if of is not None:
-        library.made("sar_session_set_place", _state.handle, 0, of.number, of.name)
+        library.call("sar_session_set_place", _state.handle, 0, of.number, of.name)
         return
     _warn_of_averages()
     layer, name = _layer() or (0, what)
-    _state.last = Operation(library.made("sar_session_set_place", _state.handle, layer, 0, name), name)
+    _state.last = Operation(library.call("sar_session_set_place", _state.handle, layer, 0, name), name)
 
 
 def _warn_of_averages() -> None:

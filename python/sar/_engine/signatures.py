@@ -6,7 +6,7 @@ import ctypes as ct
 import functools
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class SizedStruct(ct.Structure):
@@ -31,8 +31,23 @@ TYPES: dict[str, Any] = {
     **{f"{sign}int{bits}_t": getattr(ct, f"c_{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }
 """By their names in C."""
-PROTOTYPES: dict[str, tuple[Any, ...]] = {}
-"""Of the functions, by name: result, argument, ..."""
+
+
+class Text(ct.c_void_p):
+    """A string that the engine has made, and that is to be freed: the address that it is."""
+
+
+class Prototype(NamedTuple):
+    """A function of ``sar.h``: the types of what it returns and takes, whether it returns a status, and whether its
+    last argument is for JSON."""
+
+    result: Any
+    arguments: list[Any]
+    fails: bool = True
+    json: bool = False
+
+
+PROTOTYPES: dict[str, Prototype] = {}
 
 _FUNCTION = r"(?P<result>[\w ]+[ *]+)(?P<function>sar_\w+)\((?P<arguments>[^()]*)\);"
 _CALLBACK = r"(?P<returns>[\w *]+) \(\*(?P<callback>\w+)\)\((?P<parameters>[^()]*)\)"
@@ -46,12 +61,12 @@ _DECLARED = re.compile(r"((?:const )?\w+)\b(.*)", re.DOTALL)
 
 @functools.cache
 def _pointer(name: str, stars: int) -> Any:
-    """A type, and pointers to it. Bytes that C writes to, or that are to be freed, stay the address that they are."""
+    """A type, and pointers to it. Bytes that C writes to stay the address that they are."""
     base = name.replace("const ", "")
     if stars == 1 and name in ("const char", "const uint8_t"):
         return ct.c_char_p
     if stars and base in ("void", "char", "uint8_t"):
-        return ct.c_void_p if stars == 1 else ct.POINTER(ct.c_void_p)
+        return ct.c_void_p if stars == 1 else ct.POINTER(Text if base == "char" else ct.c_void_p)
     return ct.POINTER(TYPES[base]) if stars else TYPES[base]
 
 
@@ -62,9 +77,10 @@ def _declared(text: str) -> list[tuple[str, Any]]:
     return [(one.split("*")[-1].strip(), _pointer(found[1], one.count("*"))) for one in found[2].split(",")]
 
 
-def _function(result: str, arguments: str) -> tuple[Any, ...]:
+def _function(result: str, arguments: str) -> list[Any]:
+    """The types of what a function returns and takes."""
     given = [] if arguments == "void" else arguments.split(",")
-    return tuple(kind for text in (result, *given) for _, kind in _declared(text))
+    return [kind for text in (result, *given) for _, kind in _declared(text)]
 
 
 def _fields(body: str) -> list[tuple[str, Any]]:
@@ -92,7 +108,9 @@ def _read(header: str) -> int:
         elif one["callback"]:
             TYPES[one["callback"]] = ct.CFUNCTYPE(*_function(one["returns"], one["parameters"]))
         else:
-            PROTOTYPES[one["function"]] = _function(one["result"], one["arguments"])
+            result, *arguments = _function(one["result"], one["arguments"])
+            fails, json = one["result"].strip() == "sar_status", one["arguments"].endswith("**json")
+            PROTOTYPES[one["function"]] = Prototype(result, arguments, fails, json)
     version = re.search(r"#define SAR_ABI_VERSION (\d+)u", header)
     assert version is not None
     return int(version[1])

@@ -43,7 +43,7 @@ def stream_run(
         TYPES["sar_stream_visit"](lambda _, block: 1 if visit(block.contents) else 0),
         None,
     )
-    return library.made("sar_stream_run", graph, spec)
+    return library.call("sar_stream_run", graph, spec)
 
 
 # ---- rows and edges by number ------------------------------------------------
@@ -52,7 +52,7 @@ def stream_run(
 def fetch_forward(graph: int, relation: int, columns: Tensor, flags: int, x: Tensor, out: Tensor) -> int:
     """Fills ``out``; the flags of all ranks come back."""
     schedule.begin("a fetch of rows")
-    return library.made("sar_fetch_forward", graph, relation, columns, flags, x, out)
+    return library.call("sar_fetch_forward", graph, relation, columns, flags, x, out)
 
 
 def fetch_backward(

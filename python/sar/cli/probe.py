@@ -42,7 +42,7 @@ def engine() -> dict[str, Any]:
     from sar._engine import library
     from sar._engine.signatures import ABI_VERSION  # loading has checked that the engine has the same
 
-    simd, version = library.text_call("sar_simd"), library.text_call("sar_version")
+    simd, version = library.call("sar_simd"), library.call("sar_version")
     extension = sys.modules["sar._ext._sar_engine"].__file__
     return {
         "rows": [("ok", "engine", f"{version}, ABI {ABI_VERSION} ({extension})"), ("ok", "simd", simd)],

@@ -73,7 +73,7 @@ class GraphDirectory:
         self.file = str(self.path / DESCRIPTION)
         if not self.path.is_dir():
             raise FormatError(f"{given}: expected the directory of a graph, as `sar ingest` writes it", str(given))
-        library.call("sar_dataset_close", library.made("sar_dataset_open", os.fsencode(self.path)))
+        library.call("sar_dataset_close", library.call("sar_dataset_open", os.fsencode(self.path)))
         with open_regular(self.file) as opened:
             content = json.load(opened)
         self.name = str(content.get("name", self.path.name))
@@ -133,5 +133,4 @@ def write_checksums(path: Union[str, os.PathLike[str]]) -> None:
 
 def verify(path: Union[str, os.PathLike[str]]) -> list[dict[str, Any]]:
     """Reads all files of a directory. For each a report: ``file``, ``bytes``, ``arrays``, ``checksums``, ``damage``."""
-    found: list[dict[str, Any]] = library.json_call("sar_graph_directory_verify", os.fsencode(path))
-    return found
+    return library.call("sar_graph_directory_verify", os.fsencode(path))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes as ct
 import json
 import os
 from collections.abc import Callable
@@ -22,7 +21,7 @@ class Dataset:
     """A graph directory, or a graph in an ``.npz`` file. Close it, or use it in a ``with`` statement."""
 
     def __init__(self, path: str) -> None:
-        self._handle = library.made("sar_dataset_open", os.fsencode(path))
+        self._handle = library.call("sar_dataset_open", os.fsencode(path))
         self._describe()
 
     def __enter__(self) -> Dataset:
@@ -35,7 +34,7 @@ class Dataset:
         library.call("sar_dataset_close", self._handle)
 
     def _describe(self) -> None:
-        self.info: dict[str, Any] = library.json_call("sar_dataset_info", self._handle)
+        self.info: dict[str, Any] = library.call("sar_dataset_info", self._handle)
         self.num_nodes: int = self.info["num_nodes"]
         self.num_edges: int = self.info["num_edges"]
 
@@ -53,15 +52,14 @@ class Dataset:
 
         :raises ValueError: the graph has more neighbours than the dtype can count
         """
-        length = ct.c_int64()
         offsets = np.empty(self.num_nodes + 1, np.int64)
-        library.call("sar_dataset_adjacency", self._handle, offsets, None, ct.byref(length))
-        if length.value > np.iinfo(index).max:
+        length = library.call("sar_dataset_adjacency", self._handle, offsets, None)
+        if length > np.iinfo(index).max:
             raise ValueError(
-                f"{length.value} neighbours do not fit {np.dtype(index).name}: a METIS with 64-bit indices is needed"
+                f"{length} neighbours do not fit {np.dtype(index).name}: a METIS with 64-bit indices is needed"
             )
-        neighbours = np.empty(length.value, index)
-        library.call("sar_dataset_adjacency", self._handle, offsets, neighbours, ct.byref(length))
+        neighbours = np.empty(length, index)
+        library.call("sar_dataset_adjacency", self._handle, offsets, neighbours)
         return offsets.astype(index, copy=False), neighbours
 
     def assign(self, method: str, parts: int, seed: int) -> np.ndarray:
@@ -112,15 +110,14 @@ class Dataset:
 
         :return: nodes and neighbours in the file; an edge is two neighbours
         """
-        nodes, neighbours = ct.c_int64(), ct.c_int64()
-        given = os.fsencode(path), weights, assignment, part
-        library.call("sar_dataset_parhip", self._handle, *given, ct.byref(nodes), ct.byref(neighbours))
-        return nodes.value, neighbours.value
+        nodes, neighbours = library.call(
+            "sar_dataset_parhip", self._handle, os.fsencode(path), weights, assignment, part
+        )
+        return nodes, neighbours
 
     def quality(self, assignment: np.ndarray, parts: int) -> dict[str, Any]:
         """Cut edges, balance, and ``boundary[p][q]``: the rows of q that p reads."""
-        result: dict[str, Any] = library.json_call("sar_dataset_quality", self._handle, assignment, parts)
-        return result
+        return library.call("sar_dataset_quality", self._handle, assignment, parts)
 
     def write_parts(
         self,
@@ -139,7 +136,7 @@ class Dataset:
 
     def least_memory(self, parts: int, format: str) -> int:
         """The least ``memory`` option of :meth:`write_parts` for parts of equal sizes."""
-        return library.made("sar_dataset_least_memory", self._handle, parts, format)
+        return library.call("sar_dataset_least_memory", self._handle, parts, format)
 
 
 def _call(name: str, progress: Optional[Report], *arguments: Any) -> None:

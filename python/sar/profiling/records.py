@@ -137,8 +137,8 @@ class RecordFile:
 def versions() -> Dict[str, str]:
     """Of what takes part."""
     found = {
-        "sar": library.text_call("sar_version"),
-        "kernels": library.text_call("sar_simd"),
+        "sar": library.call("sar_version"),
+        "kernels": library.call("sar_simd"),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": numpy.__version__,
