@@ -591,11 +591,12 @@ sar_status sar_dataset_parhip(sar_handle dataset, const char *path, const DLTens
 
 /* Writes the parts of an assignment, int32 [num_nodes]: <dir>/<name>.json and part<i>/. JSON of
  * options:
- *   {"name": name, "method": name, "format": "sar" or "dgl", "memory",
- *    "ids": {node type: file, ..}, "ids_dir": path}
+ *   {"name": name, "method": name, "format": "sar" or "dgl", "features": "" or "bfloat16",
+ *    "memory", "ids": {node type: file, ..}, "ids_dir": path}
  * "memory" is what writing may take, the assignment among it; 0: 4 GiB. Files of the users' ids,
  * <ids_dir>/part<i>/<file>, are moved into the parts.
- * "format" is "dgl" where it is not there.
+ * "format" is "dgl" where it is not there. With "features", features of nodes in two or more
+ * dimensions, float32 or float64, are rounded to it.
  * Errors: SAR_ERR_VALUE for a part below 0, or of parts or more, and for options that are no such
  * JSON or name another format; SAR_ERR_BUDGET for less memory than it takes; SAR_ERR_STOPPED by
  * progress. */

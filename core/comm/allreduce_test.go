@@ -127,7 +127,7 @@ func randomNumbers(r *rand.Rand, d dtypes.Type, n int) []byte {
 		case dtypes.Float16:
 			le.PutUint16(b[2*i:], toHalf(f))
 		case dtypes.BFloat16:
-			le.PutUint16(b[2*i:], toBfloat(f))
+			le.PutUint16(b[2*i:], dtypes.ToBFloat16(f))
 		case dtypes.Int64:
 			le.PutUint64(b[8*i:], uint64(r.IntN(41)-20))
 		case dtypes.Int32:
@@ -230,8 +230,8 @@ func TestHalvesRoundTrip(t *testing.T) {
 		} else if back := toHalf(f); back != uint16(h) {
 			t.Fatalf("%#04x came back as %#04x", h, back)
 		}
-		if g := fromBfloat(uint16(h)); g == g && toBfloat(g) != uint16(h) {
-			t.Fatalf("bfloat16 %#04x came back as %#04x", h, toBfloat(g))
+		if g := dtypes.FromBFloat16(uint16(h)); g == g && dtypes.ToBFloat16(g) != uint16(h) {
+			t.Fatalf("bfloat16 %#04x came back as %#04x", h, dtypes.ToBFloat16(g))
 		}
 	}
 	// Rounding: to the nearest, ties to even.

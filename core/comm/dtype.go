@@ -57,7 +57,7 @@ func newReducer(d dtypes.Type, op ReduceOp, world int) (*reducer, error) {
 	case dtypes.Float16:
 		return halfReducer(op, float32(world), fromHalf, toHalf), nil
 	case dtypes.BFloat16:
-		return halfReducer(op, float32(world), fromBfloat, toBfloat), nil
+		return halfReducer(op, float32(world), dtypes.FromBFloat16, dtypes.ToBFloat16), nil
 	case dtypes.Int64:
 		return plainReducer(fold(op, plus[int64])), nil
 	case dtypes.Int32:
@@ -190,7 +190,7 @@ func plus[T number](a, x []T) {
 	}
 }
 
-// float16 and bfloat16 as float32 and back, rounding to nearest even.
+// float16 as float32 and back, rounding to nearest even.
 
 func fromHalf(h uint16) float32 {
 	sign := uint32(h&0x8000) << 16
@@ -224,14 +224,4 @@ func toHalf(f float32) uint16 {
 	}
 	b += 0xfff + (b>>13)&1
 	return sign | uint16((b-0x38000000)>>13)
-}
-
-func fromBfloat(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
-
-func toBfloat(f float32) uint16 {
-	b := math.Float32bits(f)
-	if b&0x7fffffff > 0x7f800000 {
-		return uint16(b>>16) | 0x40
-	}
-	return uint16((b + 0x7fff + (b>>16)&1) >> 16)
 }

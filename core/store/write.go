@@ -54,6 +54,10 @@ func WritePartitions(src input.Source, to Partitioning) error {
 	if to.Memory == 0 {
 		to.Memory = DefaultMemory
 	}
+	src, err := input.Rounded(src, to.Features)
+	if err != nil {
+		return err
+	}
 	if err := checkWrite(src, to); err != nil {
 		return err
 	}

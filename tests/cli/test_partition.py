@@ -131,3 +131,28 @@ def test_the_default_method(monkeypatch: pytest.MonkeyPatch) -> None:
     assert methods.default_method(1000, 10_000, 1 << 30) == ("metis", None)
     method, note = methods.default_method(1_000_000, 1_000_000_000, 8 << 30)
     assert method == "fennel" and note is not None and "pip install 'sar-gnn[partition]" in note
+
+
+@pytest.mark.parametrize("form", ["sar", "dgl"])
+def test_features_are_rounded(graph: Path, tmp_path: Path, form: str) -> None:
+    """To nearest even, as torch does, those of several dimensions alone, and in half the bytes, mapped or read."""
+    import torch
+
+    import sar as package
+
+    x = torch.from_numpy(np.random.default_rng(1).random((NODES, 4), dtype=np.float32))  # what the graph has
+    out, words = tmp_path / "parts", ("--method", "random", "--format", form, "--features-dtype", "bfloat16")
+    assert sar("partition", graph, "-n", 2, "--out", out, *words) == 0
+    seen = 0
+    for part, how in enumerate(("memory", "mapped")):
+        package.Config.features = how
+        try:
+            data = package.load_dgl_partition_data(out, part, torch.device("cpu"))
+        finally:
+            package.Config.features = "memory"
+        found = {name: package.suffix_key_lookup(data.node_features, name) for name in ("features", "orig_id")}
+        assert found["features"].dtype == torch.bfloat16
+        assert torch.equal(found["features"], x[found["orig_id"]].bfloat16())
+        assert package.suffix_key_lookup(data.node_features, "train_mask").dtype == torch.uint8
+        seen += len(found["features"])
+    assert seen == NODES

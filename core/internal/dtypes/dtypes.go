@@ -1,7 +1,10 @@
 // Package dtypes is the types of numbers in tensors: what torch, DLPack and numpy call each.
 package dtypes
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Type is the type of one number of a tensor.
 type Type uint8
@@ -111,4 +114,16 @@ func For[T Number]() Type {
 		return Int32
 	}
 	return Uint8
+}
+
+// FromBFloat16 is a number that is stored as bfloat16.
+func FromBFloat16(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
+
+// ToBFloat16 rounds to the nearest that bfloat16 has, of two as near the even one.
+func ToBFloat16(f float32) uint16 {
+	b := math.Float32bits(f)
+	if b&0x7fffffff > 0x7f800000 { // NaN stays NaN, quiet
+		return uint16(b>>16) | 0x40
+	}
+	return uint16((b + 0x7fff + (b>>16)&1) >> 16)
 }

@@ -73,6 +73,8 @@ type Plan struct {
 	Name   string `json:"name"`
 	Method string `json:"method"` // how the assignment was made
 	Format string `json:"format"` // "dgl", which "" is too, or "sar"
+	// Features is what features of nodes are rounded to, "bfloat16"; "": they are not. See input.Rounded.
+	Features string `json:"features"`
 }
 
 // Written is what the description of all parts says of them.

@@ -99,6 +99,12 @@ def add(commands: Any) -> None:
         "--self-loops", action="store_true", help="give every node that lacks one an edge to itself, as GCN wants it"
     )
     p.add_argument(
+        "--features-dtype",
+        choices=("bfloat16",),
+        default="",
+        help="round features of nodes, float32 or float64 in two or more dimensions, to a type of half the size",
+    )
+    p.add_argument(
         "--memory",
         type=size_argument,
         metavar="SIZE",
@@ -159,7 +165,7 @@ def _run(arguments: argparse.Namespace) -> int:
             memory = options.memory
             if arguments.memory is None:  # what is free: leave some to the page cache
                 memory = min(memory, memory_to_write(dataset, arguments.parts, form))
-            how = PartsOptions(name, method, form, memory)
+            how = PartsOptions(name, method, form, memory, arguments.features_dtype)
             write_parts(dataset, assignment, arguments.parts, arguments.out, how, step.progress)
     description = os.path.join(arguments.out, name + ".json")
     layers = arguments.layers.split(",")

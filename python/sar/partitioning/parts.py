@@ -22,13 +22,15 @@ class PartsOptions(NamedTuple):
     """How parts are written.
 
     ``name``: of the graph; ``method``: how the assignment was made, for the description; ``format``: ``"sar"`` or
-    ``"dgl"``; ``memory``: bytes that writing may take, the assignment among them, 0: 4 GiB
+    ``"dgl"``; ``memory``: bytes that writing may take, the assignment among them, 0: 4 GiB; ``features``: what features
+    of nodes in two or more dimensions are rounded to, ``"bfloat16"``, or empty
     """
 
     name: str
     method: str
     format: str = "dgl"
     memory: int = 0
+    features: str = ""
 
 
 def memory_to_write(dataset: Dataset, parts: int, format: str) -> int:
