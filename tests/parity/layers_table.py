@@ -18,7 +18,7 @@ PAGE = ROOT / "docs" / "layers.md"
 CASES: dict[str, str] = {
     "GraphConv": "graph graph_weights_normed",
     "EdgeWeightNorm": "edge_weight_norm_both edge_weight_norm_right edge_weight_norm_none",
-    "SAGEConv": "sage_mean sage_narrow sage_pool sage_pool_weights sage_lstm",
+    "SAGEConv": "sage_mean sage_mean_widening sage_pool sage_pool_weights sage_lstm",
     "GATConv": "gat gat_residual gat_weights gat_attention",
     "GATv2Conv": "gatv2 gatv2_residual",
     "EGATConv": "egat egat_weights",

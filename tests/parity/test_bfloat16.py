@@ -120,7 +120,7 @@ def test_expressions(some: Workers, kind: str) -> None:
 # ---- layers -----------------------------------------------------------------
 
 DGL = (
-    *("graph", "graph_weights_normed", "sage_mean", "sage_narrow", "sage_pool", "gat", "gat_residual", "gatv2"),
+    *("graph", "graph_weights_normed", "sage_mean", "sage_mean_widening", "sage_pool", "gat", "gat_residual", "gatv2"),
     *("dot_gat", "agnn", "gin_max", "gine", "edge_conv_norm", "rel_graph", "nn_mean", "gmm", "egat", "tag"),
     *("avg_pooling", "attention_pooling"),
 )

@@ -57,10 +57,10 @@ class Recipe(NamedTuple):
         return self.dropout_p == 0 and self.activation in ("none", "relu")
 
     def apply(self, source: Tensor) -> Tensor:
-        """The rows, in new memory."""
+        """The rows, in new memory, of which torch counts no changes yet."""
         out = torch.empty_like(source)
         if self.in_engine:
-            return apply(source, self.columns, self.activation == "relu", out)
+            return apply(source, self.columns, self.activation == "relu", out).data
         function = ACTIVATIONS[self.activation]
         for at, mask in self._blocks(source):
             into = out[at]
@@ -70,7 +70,7 @@ class Recipe(NamedTuple):
             if mask is not None:
                 rows.mul_(mask)
             rounded(rows, into)
-        return out.data  # which counts no changes yet
+        return out.data
 
     @property
     def dtype(self) -> torch.dtype:
