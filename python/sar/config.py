@@ -73,6 +73,13 @@ class Config(metaclass=_Settings):
     Expressions that read edge features or draw dropout are always pulled. ``sar.stats()["links"]`` shows the bytes of
     each way. Results agree up to rounding."""
 
+    wire_dtype: Optional[str] = None
+    """``"bfloat16"``: rows of sources that are float32 are rounded to bfloat16 when messages read them, those of this
+    worker like those of others, and travel so, in half the bytes. Sums, results and gradients stay float32. It is
+    inexact, by up to 1 part in 256 of each number, and the same for any number of workers. ``None``: rows travel as
+    they are. ``sar.stats()["wire_dtype"]`` tells what is set. What Python message functions read again in backward
+    travels in float32."""
+
     patch_dgl: bool = True
     """Whether making a graph has DGL's layers understand it (:func:`sar.patch_dgl` does it in any case). With ``False``
     nothing in DGL is replaced; layers of ``dgl.nn`` then do not run on SAR's graphs, those of :mod:`sar.nn` do."""

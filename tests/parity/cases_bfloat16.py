@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set
 
+import dgl
 import numpy as np
 import torch
 
@@ -205,3 +206,41 @@ def refused(part: Dict[str, Any], x: np.ndarray) -> List[str]:
     ]
     graph.update_all(wide, fn.sum("m", "y"))
     return [*found, str(graph.dstdata["y"].dtype)]
+
+
+def rounded_rows(part: Dict[str, Any], x: np.ndarray, w: np.ndarray, dtypes: List[Optional[str]]) -> Dict[str, Any]:
+    """What is made of rows of float32 that are rounded when messages read them, and what is sent for a sum and its
+    backward, with the setting and without it. ``dtypes``: what each rank sets."""
+    graph = build(part)
+    rank = sar.comm.rank()
+    found: Dict[str, Any] = {}
+    for setting in (dtypes[rank], None):
+        sar.Config.wire_dtype = setting
+        try:
+            rows, weights = torch.from_numpy(x).requires_grad_(), torch.from_numpy(w).requires_grad_()
+            before = sent()
+            total = ex.evaluate(graph._relations[0], ex.load("u", rows), "sum")
+            found["forward", setting] = sent() - before
+            weighted = ex.evaluate(
+                graph._relations[0], ex.binary("mul", ex.load("u", rows), ex.load("e", weights)), "mean"
+            )
+            spread = ex.evaluate(graph._relations[0], ex.unary("elu", ex.load("u", rows), 1.0), "sum")
+            graph.srcdata["x"] = rows
+            graph.update_all(lambda edges: {"m": torch.erf(edges.src["x"])}, fn.sum("m", "y"))
+            written_in_python = graph.dstdata["y"]
+            fused = dgl.nn.SAGEConv(x.shape[1], 2, "mean", bias=False)
+            torch.nn.init.eye_(fused.fc_neigh.weight)
+            torch.nn.init.zeros_(fused.fc_self.weight)
+            results = (total, weighted, spread, written_in_python, fused(graph, rows))
+            sum(r.square().sum() for r in results).backward()
+            found["results", setting] = [told(r) for r in results]
+            found["gradients", setting] = [told(rows.grad), told(weights.grad)]
+            assert sar.stats()["wire_dtype"] == setting
+        finally:
+            sar.Config.wire_dtype = None
+    return found
+
+
+def sent() -> int:
+    """Payload of this worker so far."""
+    return sum(link["sent_payload"] for link in sar.stats()["links"])

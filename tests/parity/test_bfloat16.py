@@ -266,3 +266,33 @@ def test_float16_is_refused(two: Workers) -> None:
         assert read == "torch.float32"
         for text, name in zip(refusals, ("'x'", "side 'u'", "the message", "batch norm")):
             assert text.startswith("TypeError") and "is float16" in text and ".bfloat16()" in text and name in text
+
+
+def test_rows_travel_in_half_the_bytes(some: Workers) -> None:
+    """Config.wire_dtype: results are those of rounded rows, in float32, whatever the number of workers; so are
+    gradients."""
+    graph = make("random", some.world, seed=9)
+    rng = np.random.default_rng(3)
+    x, w = (rng.standard_normal(s).astype(np.float32) for s in ((graph.num_nodes, 4), (len(graph.src), 1)))
+    given = [{**share, "dtypes": [HALF] * some.world} for share in graph.shares({"w": w}, x=x)]
+    found = some.run(cases.rounded_rows, given)
+    given = [{**share, "dtypes": [None] * some.world} for share in graph.shares({"w": w}, x=half(x))]
+    plain = some.run(cases.rounded_rows, given)
+    for one, same in zip(found, plain):
+        assert one["forward", HALF] * 2 == one["forward", None] and (some.world == 1) == (one["forward", None] == 0)
+        for what in ("results", "gradients"):
+            for n, ((kind, actual), (_, wanted)) in enumerate(zip(one[what, HALF], same[what, None])):
+                assert kind == SINGLE, (what, n)
+                floor = 1e-5 * np.abs(wanted).max()
+                np.testing.assert_allclose(actual, wanted, rtol=1e-5, atol=floor, err_msg=f"{what} {n}")
+        assert not np.allclose(one["results", None][0][1], one["results", HALF][0][1], rtol=1e-5)
+
+
+def test_workers_that_round_differently(two: Workers) -> None:
+    graph = make("random", 2, seed=9)
+    x, w = np.ones((graph.num_nodes, 4), np.float32), np.ones((len(graph.src), 1), np.float32)
+    given = [{**share, "dtypes": [None, HALF]} for share in graph.shares({"w": w}, x=x)]
+    texts = [str(failure) for failure in two.attempt(cases.rounded_rows, given)]
+    # whoever finds out first says what it sends itself
+    said = "copy_u in bfloat16 sum over relation 0", "copy_u sum over relation 0, float32"
+    assert any("ScheduleError" in text and any(words in text for words in said) for text in texts), texts

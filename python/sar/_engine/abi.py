@@ -172,6 +172,7 @@ def aggregate_forward(
     :param of: in backward of another operation, that one
     """
     schedule.begin(f"update_all({spec.message}, {spec.reduce})", of)
+    u = storage.stored(u, spec.storage)
     # what travels is who does not offer it: a bit is agreed where any worker has it
     call = programs.program_call(spec.relation, need ^ FUSED, 0, (), None, 0)
     operands = [u] if e is None else [u, _weights(e, out)]
@@ -193,6 +194,7 @@ def aggregate_backward(
 ) -> None:
     """:param of: the forward operation; without it this is the forward of a sum over out-edges"""
     schedule.begin("a sum over out-edges", of)
+    u = None if u is None else storage.stored(u, spec.storage)
     weights = None if e is None else _weights(e, grad_out)
     given, grads = ([u, weights], [grad_u, grad_e]) if spec.message == "u_mul_e" else ([u], [grad_u])
     need = sum(1 << i for i, grad in enumerate(grads) if grad is not None)

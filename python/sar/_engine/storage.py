@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, List, Optional, Sequence
 
+from sar.config import Config
+
 if TYPE_CHECKING:  # commands that open partitions do without torch
     import torch
     from torch import Tensor
 
-__all__ = ["computed_in", "name_of", "rounded", "widened"]
+__all__ = ["computed_in", "name_of", "rounded", "stored", "travels_as", "widened"]
 
 
 def computed_in(*dtypes: torch.dtype) -> torch.dtype:
@@ -30,6 +32,25 @@ def name_of(tensor: Tensor) -> str:
     import torch
 
     return "bfloat16" if tensor.dtype == torch.bfloat16 else ""
+
+
+def travels_as(tensor: Tensor) -> str:
+    """How rows of sources are stored when messages read them (:attr:`sar.Config.wire_dtype`).
+
+    :raises ValueError: ``Config.wire_dtype`` is none of its values
+    """
+    import torch
+
+    if Config.wire_dtype not in (None, "bfloat16"):
+        raise ValueError(f"sar.Config.wire_dtype is {Config.wire_dtype!r}: it is 'bfloat16', or None")
+    return Config.wire_dtype or "" if tensor.dtype == torch.float32 else name_of(tensor)
+
+
+def stored(tensor: Tensor, storage: str) -> Tensor:
+    """A tensor as a program has it; one of ``"bfloat16"`` is rounded."""
+    import torch
+
+    return tensor.to(torch.bfloat16) if storage else tensor
 
 
 def widened(tensors: Sequence[Optional[Tensor]], dtype: torch.dtype) -> List[Optional[Tensor]]:

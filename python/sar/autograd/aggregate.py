@@ -38,7 +38,7 @@ def aggregate(relation: Relation, message: str, reduce: str, u: Tensor, e: Optio
         need |= abi.GRAD_U if u.requires_grad else 0
         need |= abi.GRAD_E if e is not None and e.requires_grad else 0
     agreed = Agreed()
-    spec = abi.AggregateSpec(relation.index, message, reduce, storage.name_of(u))
+    spec = abi.AggregateSpec(relation.index, message, reduce, storage.travels_as(u))
     out: Tensor = _Aggregate.apply(anchor(), u, e, relation, spec, need, agreed)
     return out if agreed.bits else out.detach()
 

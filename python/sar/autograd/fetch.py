@@ -62,16 +62,17 @@ class _Fetch(torch.autograd.Function):
     def forward(
         ctx: Any, anchor: Tensor, x: Tensor, columns: Tensor, relation: Relation, need: int, agreed: Agreed
     ) -> Tensor:
-        x = x.contiguous()
+        dtype, name = x.dtype, storage.travels_as(x) if x.is_floating_point() else ""
+        x = storage.stored(x, name).contiguous()
         out = x.new_empty((len(columns), x.shape[1]))
         agreed.bits = streams.fetch_forward(relation.handle, relation.index, columns, need, x, out)
         ctx.operation = schedule.last()
-        ctx.relation, ctx.need, ctx.shape, ctx.dtype = relation, need, x.shape, x.dtype
+        ctx.relation, ctx.need, ctx.shape, ctx.dtype = relation, need, x.shape, dtype
         ctx.name = calling_layer("the fetching of other workers' rows")
         ctx.save_for_backward(columns)
         if not out.is_floating_point():
             ctx.mark_non_differentiable(out)
-        return out
+        return out.to(dtype)
 
     @staticmethod
     @differentiable_once(lambda ctx: ctx.name)

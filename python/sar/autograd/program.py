@@ -25,6 +25,7 @@ class Written(NamedTuple):
 
     text: str
     leaves: List[Expr]
+    stored: List[str]
     seeds: List[int]
 
 
@@ -45,7 +46,7 @@ def run(relation: Relation, expr: Expr, reduce: Optional[str]) -> Tensor:
     if torch.is_grad_enabled():
         need = sum(1 << i for i, t in enumerate(tensors) if t.requires_grad)
     rows = relation.num_edges if reduce is None else relation.num_dst
-    call = _Call(relation, program, written.seeds, (rows, *expr.shape), expr.dtype, need)
+    call = _Call(relation, program, written, (rows, *expr.shape), expr.dtype, need)
     call.compares = reduce in ("max_shared", "min_shared")
     call.again = [recomputed.values_of(t) for t in tensors]
     refuse_transforms()
@@ -106,14 +107,15 @@ def write(expr: Expr, reduce: Optional[str]) -> Written:
         number[id(x)] = known[key]
     if len(leaves) > 16:
         raise ValueError(f"an expression reads {len(leaves)} tensors, and 16 is the most: evaluate a part of it first")
-    operands = [{"side": x.side, "shape": x.shape, **_stored(x)} for x in leaves]
+    stored = [_storage(x) for x in leaves]
+    operands = [{"side": x.side, "shape": x.shape, "storage": name} for x, name in zip(leaves, stored)]
     result = {"operands": operands, "code": code, "result": number[id(expr)], "reduce": reduce or "none"}
-    return Written(json.dumps(result), leaves, seeds)
+    return Written(json.dumps(result), leaves, stored, seeds)
 
 
-def _stored(leaf: Expr) -> Dict[str, str]:
-    name = "" if leaf.tensor is None else storage.name_of(leaf.tensor)
-    return {"storage": name} if name else {}
+def _storage(leaf: Expr) -> str:
+    assert leaf.tensor is not None
+    return storage.travels_as(leaf.tensor) if leaf.side == "u" else storage.name_of(leaf.tensor)
 
 
 def _order(expr: Expr) -> List[Expr]:
@@ -168,12 +170,13 @@ class _Call:
         self,
         relation: Relation,
         program: Compiled,
-        seeds: List[int],
+        written: Written,
         shape: Tuple[int, ...],
         dtype: torch.dtype,
         need: int,
     ) -> None:
-        self.relation, self.program, self.seeds, self.need = relation, program, seeds, need
+        self.relation, self.program, self.seeds, self.need = relation, program, written.seeds, need
+        self.stored = written.stored
         self.shape, self.dtype = shape, dtype
 
     def make(self) -> abi.ProgramCall:
@@ -208,7 +211,7 @@ class _Run(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, anchor: Tensor, call: _Call, *tensors: Tensor) -> Tensor:
         relation, program = call.relation, call.program
-        operands = [t.contiguous() for t in tensors]
+        operands = [storage.stored(t, name).contiguous() for t, name in zip(tensors, call.stored)]
         computed = storage.computed_in(call.dtype)
         widths = [width for width in program.softmaxes for _ in range(2)]
         state = [torch.empty(relation.num_dst, width, dtype=computed) for width in widths]
@@ -232,7 +235,7 @@ class _Run(torch.autograd.Function):
         saved = _saved(ctx)
         operands = list(saved[: ctx.n])
         for i, values in ctx.again:
-            operands[i] = values()
+            operands[i] = storage.stored(values(), call.stored[i])
         out, state = saved[ctx.n], saved[ctx.n + 1 :]
         grads = [
             torch.empty(shape, dtype=dtype) if call.need >> i & 1 else None

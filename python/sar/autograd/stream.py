@@ -111,8 +111,10 @@ def stream(
         raise ValueError(f"{counts}: give one of each per field")
     for i, (field, grad, goes) in enumerate(zip(own, wanted, travels)):
         _check_grad(i, field, grad, goes)
+    names = [storage.travels_as(t) if t.is_floating_point() else "" for t in own]
+    stored = [storage.stored(t, name) for t, name in zip(own, names)]
     # the engine adds gradients up in the type that it sends rows in
-    sent = [t.to(storage.computed_in(t.dtype)) if goes else t for t, goes in zip(own, travels)]
+    sent = [t.to(storage.computed_in(t.dtype)) if goes else t for t, goes in zip(stored, travels)]
     session.follow_config()
     room = max(1, min(int(max_edges), relation.num_edges))
     src, dst = torch.empty(room, dtype=torch.int64), torch.empty(room, dtype=torch.int64)
@@ -125,7 +127,8 @@ def stream(
             n, m = block.num_rows, block.num_edges
             grad_rows: List[Optional[Tensor]]
             if block.peer == session.rank:
-                rows, grad_rows = own, [g if goes else None for g, goes in zip(wanted, travels)]
+                rows = [s.to(t.dtype) for s, t in zip(stored, own)]
+                grad_rows = [g if goes else None for g, goes in zip(wanted, travels)]
             else:
                 rows = [_view(block.rows[i], n, *kind).to(own[i].dtype) for i, kind in enumerate(kinds)]
                 grad_rows = [

@@ -8,6 +8,7 @@ import torch
 
 from sar._engine import abi, allocator, session as _session
 from sar.autograd.fused.eligibility import layer_choices
+from sar.config import Config
 
 
 class Peer(TypedDict):
@@ -66,6 +67,7 @@ class Stats(TypedDict):
     operations: Dict[str, Operations]
     layers: Dict[str, Dict[str, int]]
     data_plane: Dict[str, Optional[str]]
+    wire_dtype: Optional[str]
 
 
 def stats() -> Stats:
@@ -73,6 +75,8 @@ def stats() -> Stats:
 
     The engine's statistics (rank, world, peers, window, links, operations) and ``data_plane``: who carries aggregation,
     this package's collectives, and the script's own ``torch.distributed`` calls.
+
+    ``wire_dtype`` is :attr:`sar.Config.wire_dtype`.
 
     ``layers`` says how many SAGEConv and GATConv modules ran fused and step by step when they last ran, by class:
     ``{"SAGEConv": {"fused": 3, "separate": 0}}`` (:attr:`sar.Config.fuse`).
@@ -88,7 +92,8 @@ def stats() -> Stats:
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch_group = torch.distributed.get_backend()
     plane = {"aggregation": "native", "collectives": "native", "torch.distributed": torch_group}
-    found: Stats = {**abi.session_stats(session.handle), "layers": layer_choices(), "data_plane": plane}  # type: ignore[typeddict-item]
+    own = {"layers": layer_choices(), "data_plane": plane, "wire_dtype": Config.wire_dtype}
+    found: Stats = {**abi.session_stats(session.handle), **own}  # type: ignore[typeddict-item]
     return found
 
 

@@ -208,7 +208,7 @@ def _by_columns(
 ) -> Tensor:
     """``A (left . x) W' + x W_self' + b`` without gradients, beside x and the result in the memory of some columns."""
     (out_features, in_features), rows = weight.shape, relation.num_dst
-    spec = abi.AggregateSpec(relation.index, "copy_u", reduce)
+    spec = abi.AggregateSpec(relation.index, "copy_u", reduce, storage.travels_as(x))
     out = x.new_zeros((rows, out_features)) if w_self is None else nn.functional.linear(x[:rows], w_self, bias)
     step = low_memory.columns(in_features, out_features)
     for begin in range(0, out_features if first else in_features, step):
@@ -252,7 +252,7 @@ class _SageMean(torch.autograd.Function):
             u, of_own = products(x, w_neigh, w_self, own=rows)
         elif first:
             u = x.to(dtype).mm(w_neigh.t())
-        spec = abi.AggregateSpec(relation.index, "copy_u", "mean", storage.name_of(u))
+        spec = abi.AggregateSpec(relation.index, "copy_u", "mean", storage.travels_as(u))
         need = abi.GRAD_U if grads[0] and (grads[1] or (first and grads[2])) else 0
         need |= abi.FUSED if not first and offers_gradient(in_features, out_features) else 0
         mean = u.new_empty((rows, u.shape[1]))
