@@ -84,8 +84,8 @@ test-debug: ## core under the race detector, and with freed buffers overwritten
 
 # docs/testing.md says what has the mark `full` and is left out otherwise.
 EVERY_CASE := -m ''
-# So many tests run beside each other: one more than there are processors where two are, for some wait. A stream that
-# dies ends the run.
+# So many tests run beside each other: one more than two processors can run, since some wait. A stream that dies ends
+# the run.
 STREAMS ?= 3
 PYTEST  := -m pytest -n $(STREAMS) --max-worker-restart=0
 

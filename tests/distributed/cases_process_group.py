@@ -102,20 +102,15 @@ def _scattered(group: Any, t: Tensor) -> Tensor:
     return parts.view(sar.world_size(), *t.shape)[sar.rank()]
 
 
-def _reduce_scatter(group: Any, t: Tensor) -> Any:
-    if group is _beside[1]:
-        return _scattered(group, t)
-    out = _like(t)
-    dist.reduce_scatter(out, _multiples(t), group=group)
-    return out
+def _reduce_scatter(call: Callable[..., Any], join: Callable[[list[Tensor]], Any]) -> Callable[[Any, Tensor], Any]:
+    def run(group: Any, t: Tensor) -> Any:
+        if group is _beside[1]:
+            return _scattered(group, t)
+        out = _like(t)
+        call(out, join(_multiples(t)), group=group)
+        return out
 
-
-def _reduce_scatter_tensor(group: Any, t: Tensor) -> Any:
-    if group is _beside[1]:
-        return _scattered(group, t)
-    out = _like(t)
-    dist.reduce_scatter_tensor(out, torch.cat(_multiples(t)), group=group)
-    return out
+    return run
 
 
 MOVES: Calls = {
@@ -133,8 +128,8 @@ REDUCTIONS: Calls = {
     "max": _reduced(dist.all_reduce, OPS.MAX),
     "product": _reduced(dist.all_reduce, OPS.PRODUCT),
     "reduce": _reduced(dist.reduce, OPS.SUM, dst=0),
-    "reduce_scatter": _reduce_scatter,
-    "reduce_scatter_tensor": _reduce_scatter_tensor,
+    "reduce_scatter": _reduce_scatter(dist.reduce_scatter, list),
+    "reduce_scatter_tensor": _reduce_scatter(dist.reduce_scatter_tensor, torch.cat),
 }
 BITS: Calls = {
     "band": _reduced(dist.all_reduce, OPS.BAND),

@@ -149,7 +149,6 @@ WIDE, ATTENTION = 9 * WIDER, ("get_attention",)
 GAT = {"out_feats": 3 * WIDER, "num_heads": HEADS, "allow_zero_in_degree": True}
 NORMS = ("none", "both", "left", "right")
 FEW: dict[str, Spec] = {
-    "sage_mean": Spec(_conv("SAGEConv", IN, OUT, "mean"), (X,)),
     "sage_mean_widening": Spec(_conv("SAGEConv", IN, WIDE, "mean"), (X,)),
     "sage_mean_weights": Spec(_conv("SAGEConv", IN, OUT, "mean"), (X, W), ("edge_weight",)),
     "sage_mean_widening_weights": Spec(_conv("SAGEConv", IN, WIDE, "mean"), (X, W), ("edge_weight",)),

@@ -43,9 +43,20 @@ def builtins(
     weights: dict[str, np.ndarray],
     calls: list[tuple[str, list[str], str | None]],
     upstream: list[np.ndarray],
+    needs: tuple[bool, bool] = (True, True),
+    strided: bool = False,
 ) -> list[dict[str, Any]]:
-    """Built-in messages with a reducer, or left on the edges: results, and gradients of all columns."""
+    """Built-in messages with a reducer, or left on the edges: results, and gradients of all columns.
+
+    :param needs: whether columns of nodes and of edges need gradients
+    :param strided: columns of nodes are every second column of a wider tensor
+    """
     graph, nodes, edges = filled(part, columns, weights)
+    for leaves, needed in zip((nodes, edges), needs):
+        for t in leaves.values():
+            t.requires_grad_(needed)
+    if strided:
+        graph.ndata.update({name: torch.stack([t, torch.full_like(t, 7.0)], -1)[..., 0] for name, t in nodes.items()})
     results = []
     for (message, fields, reduce), grad in zip(calls, upstream):
         with graph.local_scope():
@@ -57,8 +68,11 @@ def builtins(
             else:
                 graph.update_all(send, getattr(sar.function, reduce)("m", "out"))
                 out = graph.dstdata["out"]
-        out.backward(torch.from_numpy(grad))
-        results.append({"out": numpy(out), "nodes": gradients(nodes), "edges": gradients(edges)})
+        assert set(graph.ndata) == set(nodes)
+        if out.requires_grad:
+            out.backward(torch.from_numpy(grad))
+        found = {"out": numpy(out), "requires_grad": out.requires_grad}
+        results.append({**found, "nodes": gradients(nodes), "edges": gradients(edges)})
     return results
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.parity import cases_expression
+from tests.parity.attention_forms import form as form_of
 from tests.parity.cases_expression import Program
 from tests.parity.expressions import E, Leaf, P, U, V, compare, draw, mask
 from tests.support.graphs import KINDS, make
@@ -82,64 +83,24 @@ def test_ties(few: Workers, kind: str, dtype: str, reduce: str) -> None:
     )  # fmt: skip
 
 
+X, Y, Z = (["load", side, i] for side, i in ((U, 0), (V, 1), (U, 2)))
+BOTH: Program = ["add", X, Y]
+HEADS = [Leaf(U, (3, 1)), Leaf(V, (3, 1)), Leaf(U, (3, 4))]
+SHORT: Program = ["softmax", ["add", ["load", E, 1], ["load", V, 2]]]
 ATTENTION: Dict[str, Tuple[List[Leaf], Program]] = {
-    "gat": (
-        [Leaf(U, (4, 1)), Leaf(V, (4, 1)), Leaf(U, (4, 8))],
-        ["mul", ["load", U, 2], ["softmax", ["leaky_relu", ["add", ["load", U, 0], ["load", V, 1]], 0.2]]],
-    ),
-    "gatv2": (
-        [Leaf(U, (2, 9)), Leaf(V, (2, 9)), Leaf(P, (2, 9))],
-        [
-            "mul",
-            ["load", U, 0],
-            [
-                "softmax",
-                [
-                    "total",
-                    ["mul", ["leaky_relu", ["add", ["load", U, 0], ["load", V, 1]], 0.2], ["param", 2]],
-                    [1],
-                    True,
-                ],
-            ],
-        ],
-    ),
-    "dot product": (
-        [Leaf(U, (3, 5)), Leaf(V, (3, 5))],
-        ["mul", ["load", U, 0], ["softmax", ["scale", ["dot", ["load", U, 0], ["load", V, 1]], 0.4]]],
-    ),
-    "cosine": (
-        [Leaf(U, (7,)), Leaf(V, (7,)), Leaf(P, ())],
-        ["mul", ["load", U, 0], ["softmax", ["mul", ["param", 2], ["dot", ["load", U, 0], ["load", V, 1]]]]],
-    ),
+    "gat": form_of("additive", 4, 8),
+    "gatv2": form_of("gatv2", 2, 9),
+    "dot product": form_of("dot product", 3, 5),
+    "cosine": form_of("cosine", 1, 7),
     "with edges": (
         [Leaf(U, (2, 3)), Leaf(E, (2, 1)), Leaf(V, (2, 1))],
-        [
-            "scale",
-            ["mul", ["softmax", ["add", ["load", E, 1], ["load", V, 2]]], ["add", ["load", U, 0], ["load", E, 1]]],
-            0.5,
-        ],
+        ["scale", ["mul", SHORT, ["add", X, ["load", E, 1]]], 0.5],
     ),
-    "of vectors": (
-        [Leaf(U, (6,)), Leaf(V, (6,))],
-        ["mul", ["load", U, 0], ["softmax", ["sub", ["load", U, 0], ["load", V, 1]]]],
-    ),
-    "two sweeps": (
-        [Leaf(U, (3, 1)), Leaf(V, (3, 1)), Leaf(U, (3, 4))],
-        ["tanh", ["mul", ["load", U, 2], ["softmax", ["add", ["load", U, 0], ["load", V, 1]]]]],
-    ),
-    "two softmaxes": (
-        [Leaf(U, (3, 1)), Leaf(V, (3, 1)), Leaf(U, (3, 4))],
-        [
-            "mul",
-            ["mul", ["load", U, 2], ["softmax", ["load", U, 0]]],
-            ["softmax", ["add", ["load", V, 1], ["load", U, 0]]],
-        ],
-    ),
-    "of a softmax": (
-        [Leaf(U, (3, 1)), Leaf(V, (3, 1)), Leaf(U, (3, 4))],
-        ["mul", ["load", U, 2], ["softmax", ["mul", ["load", V, 1], ["softmax", ["load", U, 0]]]]],
-    ),
-    "weights alone": ([Leaf(U, (2,)), Leaf(V, (2,))], ["softmax", ["mul", ["load", U, 0], ["load", V, 1]]]),
+    "of vectors": ([Leaf(U, (6,)), Leaf(V, (6,))], ["mul", X, ["softmax", ["sub", X, Y]]]),
+    "two sweeps": (HEADS, ["tanh", ["mul", Z, ["softmax", BOTH]]]),
+    "two softmaxes": (HEADS, ["mul", ["mul", Z, ["softmax", X]], ["softmax", ["add", Y, X]]]),
+    "of a softmax": (HEADS, ["mul", Z, ["softmax", ["mul", Y, ["softmax", X]]]]),
+    "weights alone": ([Leaf(U, (2,)), Leaf(V, (2,))], ["softmax", ["mul", X, Y]]),
 }
 
 
@@ -219,9 +180,6 @@ def test_no_columns(two: Workers) -> None:
     leaves = [Leaf(U, (0,)), Leaf(V, (0,))]
     for reduce in ("sum", "max", None):
         compare(two, graph, leaves, ["add", ["load", U, 0], ["load", V, 1]], reduce)
-
-
-BOTH: Program = ["add", ["load", U, 0], ["load", V, 1]]
 
 
 @pytest.mark.parametrize("form", ["gat", "of a softmax"])

@@ -9,7 +9,7 @@ from tests.parity.layer_oracle import compare
 from tests.support.graphs import make
 from tests.support.sessions import Workers
 
-LAYERS = [*(name for name in FEW if not name.startswith(("gat", "rel_graph"))), "appnp", "tag"]
+LAYERS = [*(name for name in FEW if not name.startswith(("gat", "rel_graph"))), "sage_mean", "appnp", "tag"]
 """Attention and types of edges have tests of their own."""
 LOOSE = {"float32": 1.0, "float64": 10.0}
 """Single precision holds what a single sum does; in double precision the workers' partial sums may show."""

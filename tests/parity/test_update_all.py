@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import dgl
 import numpy as np
 import pytest
-import torch
 
-from tests.parity import cases_update_all
-from tests.support.graphs import KINDS, Graph, close, make
+from tests.parity import cases_message
+from tests.parity.message_oracle import Call, check_builtins
+from tests.support.graphs import KINDS, Graph, make
 from tests.support.sessions import Workers
 
 WEIGHTS = {  # name: (feature dimensions of u, of e)
@@ -26,30 +25,8 @@ WEIGHTS = {  # name: (feature dimensions of u, of e)
 }
 
 
-def oracle(
-    graph: Graph, message: str, reduce: str, u: np.ndarray, e: np.ndarray | None, rng: np.random.Generator
-) -> dict[str, Any]:
-    """DGL on the whole graph."""
-    whole = graph.of_dgl()
-    x = torch.from_numpy(u.copy()).requires_grad_()
-    w = None if e is None else torch.from_numpy(e.copy()).requires_grad_()
-    whole.ndata["h"] = x
-    if w is not None:
-        whole.edata["w"] = w
-    send = dgl.function.copy_u("h", "m") if message == "copy_u" else dgl.function.u_mul_e("h", "w", "m")
-    whole.update_all(send, getattr(dgl.function, reduce)("m", "out"))
-    out = whole.ndata["out"]
-    upstream = rng.standard_normal(tuple(out.shape)).astype(u.dtype)
-    out.backward(torch.from_numpy(upstream))
-    degrees = [whole.in_degrees().numpy(), whole.out_degrees().numpy()]
-    assert x.grad is not None
-    return {
-        "out": out.detach().numpy(),
-        "grad": upstream,
-        "u": x.grad.numpy(),
-        "e": None if w is None or w.grad is None else w.grad.numpy(),
-        "degrees": degrees,
-    }
+def calls(message: str, reduce: str) -> list[Call]:
+    return [(message, ["h"] if message == "copy_u" else ["h", "w"], reduce)]
 
 
 def compare(
@@ -59,24 +36,16 @@ def compare(
     reduce: str,
     u: np.ndarray,
     e: np.ndarray | None = None,
-    needs: tuple[bool, bool] = (True, True),
-    strided: bool = False,
+    **options: Any,
 ) -> None:
-    rng = np.random.default_rng(7)
-    expected = oracle(graph, message, reduce, u, e, rng)
-    arguments = graph.shares(u=u, grad=expected["grad"], edges={"e": e})
-    results = workers.run(cases_update_all.raw, arguments, message=message, reduce=reduce, needs=needs, strided=strided)
-    for rank, result in enumerate(results):
-        rows, edges = graph.rows(rank), graph.edges(rank)
-        close(result["out"], expected["out"][rows], f"output of rank {rank}")
-        for side in (0, 1):
-            assert np.array_equal(result["degrees"][side], expected["degrees"][side][rows])
-        if needs[0]:
-            close(result["u"], expected["u"][rows], f"gradient of u, rank {rank}")
-        else:
-            assert result["u"] is None
-        if e is not None and needs[1]:
-            close(result["e"], expected["e"][edges], f"gradient of e, rank {rank}")
+    check_builtins(workers, graph, calls(message, reduce), {"h": u}, {} if e is None else {"w": e}, **options)
+
+
+def alone(workers: Workers, graph: Graph, message: str, reduce: str, u: np.ndarray, edges: Any) -> list[dict[str, Any]]:
+    """What the workers find, with u as the gradient of the result."""
+    upstream = [[u[graph.rows(rank)]] for rank in range(graph.world)]
+    given = graph.shares(columns={"h": u}, edges={"weights": edges}, ranks={"upstream": upstream})
+    return [found for (found,) in workers.run(cases_message.builtins, given, calls=calls(message, reduce))]
 
 
 def features(graph: Graph, dims: tuple[int, ...], dtype: str, seed: int = 1) -> np.ndarray:
@@ -115,22 +84,24 @@ def test_shapes_of_weights(workers: Workers, shapes: str, dtype: str) -> None:
 @pytest.mark.parametrize("needs", [(True, False), (False, True), (False, False)], ids=str)
 def test_only_some_gradients(workers: Workers, needs: tuple[bool, bool]) -> None:
     graph = make("empty_worker", workers.world, seed=4)
-    compare(workers, graph, "u_mul_e", "mean", features(graph, (6,), "float64"), weights(graph, (), "float64"), needs)
+    compare(
+        workers,
+        graph,
+        "u_mul_e",
+        "mean",
+        features(graph, (6,), "float64"),
+        weights(graph, (), "float64"),
+        needs=[needs] * graph.world,
+    )
 
 
 @pytest.mark.parametrize("message", ["copy_u", "u_mul_e"])
 def test_a_gradient_that_one_rank_alone_needs(workers: Workers, message: str) -> None:
     """Only rank 0's rows need a gradient: the others take part in backward, and it is right."""
     graph = make("random", workers.world, seed=5)
-    u, rng = features(graph, (4,), "float64"), np.random.default_rng(7)
     e = weights(graph, (), "float64") if message == "u_mul_e" else None
-    expected = oracle(graph, message, "sum", u, e, rng)
     needs = [(rank == 0, False) for rank in range(graph.world)]
-    arguments = graph.shares(u=u, grad=expected["grad"], edges={"e": e}, ranks={"needs": needs})
-    results = workers.run(cases_update_all.raw, arguments, message=message, reduce="sum")
-    assert all(r["requires_grad"] for r in results)
-    assert all(r["u"] is None for r in results[1:])
-    close(results[0]["u"], expected["u"][graph.rows(0)], "gradient of u on rank 0")
+    compare(workers, graph, message, "sum", features(graph, (4,), "float64"), e, needs=needs)
 
 
 def test_strides(workers: Workers) -> None:
@@ -149,13 +120,10 @@ def test_nan_is_carried(workers: Workers) -> None:
 def test_a_repeated_run_agrees_to_the_bit(workers: Workers) -> None:
     graph = make("random", workers.world, seed=9)
     u, e = features(graph, (3, 4), "float32"), weights(graph, (3, 1), "float32")
-    arguments = graph.shares(u=u, grad=u, edges={"e": e})
-    first, second = (
-        workers.run(cases_update_all.raw, arguments, message="u_mul_e", reduce="mean", needs=(True, True))
-        for _ in range(2)
-    )
+    first, second = (alone(workers, graph, "u_mul_e", "mean", u, {"w": e}) for _ in range(2))
     for a, b in zip(first, second):
-        assert all(np.array_equal(a[key], b[key]) for key in ("out", "u", "e"))
+        assert np.array_equal(a["out"], b["out"]) and np.array_equal(a["nodes"]["h"], b["nodes"]["h"])
+        assert np.array_equal(a["edges"]["w"], b["edges"]["w"])
 
 
 @pytest.mark.parametrize("dims", [(2, 8), (256,), (3, 1, 5)], ids=str)
@@ -167,7 +135,5 @@ def test_feature_dimensions(workers: Workers, dims: tuple[int, ...]) -> None:
 def test_width_zero(workers: Workers) -> None:
     graph = make("random", workers.world, seed=21)
     empty = features(graph, (0,), "float32")
-    arguments = graph.shares(u=empty, grad=empty, e=None)
-    results = workers.run(cases_update_all.raw, arguments, message="copy_u", reduce="sum", needs=(True, False))
-    for rank, result in enumerate(results):
-        assert result["out"].shape == result["u"].shape == empty[graph.rows(rank)].shape
+    for rank, found in enumerate(alone(workers, graph, "copy_u", "sum", empty, {})):
+        assert found["out"].shape == found["nodes"]["h"].shape == empty[graph.rows(rank)].shape
