@@ -27,9 +27,9 @@ from sar.data.directory import open_regular
 from sar.errors import FormatError
 from sar.results.files import write_text
 
-from . import tree
 from .placement import PLACES, RANK, ROWS, SAME, Placed
 from .tensor_files import TensorFile
+from .tree import decode
 
 DESCRIPTION, LATEST = "checkpoint.json", "latest"
 VERSION = 2
@@ -165,11 +165,16 @@ class Reader:
             raise ValueError(f"expected trees.{section} of one rank or of {self.world}, found {len(trees)}")
         for one in trees:
             for inner in one.values() if section in ("model", "optimizer") else [one]:
-                wanted = tree.problem(inner, self.tensors)
-                if section == "model" and not wanted and not all(type(key) is str for key, _ in inner["dict"]):
-                    wanted = "names of parameters"
-                if wanted:
-                    raise ValueError(f"expected {wanted} in trees.{section}")
+                try:
+                    found = decode(inner, self._known)
+                    if section == "model" and not (isinstance(found, dict) and all(type(key) is str for key in found)):
+                        raise ValueError("names of parameters")
+                except ValueError as error:
+                    raise ValueError(f"expected {error} in trees.{section}") from None
+
+    def _known(self, name: Any) -> None:
+        if not isinstance(name, str) or name not in self.tensors:
+            raise ValueError("the name of a tensor it describes")
 
     def _checked_pieces(self, items: List[Any]) -> Dict[str, List[Stored]]:
         """By the names of stored tensors, pieces that have each row once, in order."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Container, Dict
+from typing import Any, Callable, Dict
 
 import numpy as np
 import torch
@@ -50,40 +50,27 @@ def encode(value: Any, name: str, tensors: Dict[str, Tensor], depth: int = DEPTH
     )
 
 
-def problem(tree: Any, tensors: Container[str], depth: int = DEPTH) -> str:
-    """Why JSON is nothing that :func:`encode` made; "" where it may be.
-
-    :param tensors: the names that it may have
-    """
-    if not depth:
-        return f"at most {DEPTH} levels of nesting"
-    inner = tree if isinstance(tree, list) else []
-    if isinstance(tree, dict):
-        kind, content = next(iter(tree.items())) if len(tree) == 1 else ("", None)
-        if kind == "tensor":
-            return "" if isinstance(content, str) and content in tensors else "the name of a tensor it describes"
-        if kind not in ("tuple", "dict") or not isinstance(content, list):
-            return "one of tensor, tuple and dict in every object"
-        inner = content
-        if kind == "dict":
-            pairs = [p for p in content if isinstance(p, list) and len(p) == 2 and isinstance(p[0], _SCALARS)]
-            if len(pairs) < len(content) or len({p[0] for p in pairs}) < len(pairs):
-                return "keys that differ, each with a value"
-            inner = [p[1] for p in pairs]
-    return next(filter(None, (problem(one, tensors, depth - 1) for one in inner)), "")
-
-
-def decode(tree: Any, tensor: Callable[[str], Tensor]) -> Any:
+def decode(tree: Any, tensor: Callable[[Any], Any], depth: int = DEPTH) -> Any:
     """The value that :func:`encode` was given.
 
     :param tensor: gives the tensor of a name
+    :raises ValueError: it has not made this; says what was expected
     """
+    if not depth:
+        raise ValueError(f"at most {DEPTH} levels of nesting")
     if isinstance(tree, list):
-        return [decode(inner, tensor) for inner in tree]
+        return [decode(inner, tensor, depth - 1) for inner in tree]
     if not isinstance(tree, dict):
         return tree
-    if "tensor" in tree:
-        return tensor(tree["tensor"])
-    if "tuple" in tree:
-        return tuple(decode(inner, tensor) for inner in tree["tuple"])
-    return {key: decode(inner, tensor) for key, inner in tree["dict"]}
+    kind, content = next(iter(tree.items())) if len(tree) == 1 else ("", None)
+    if kind == "tensor":
+        return tensor(content)
+    if kind not in ("tuple", "dict") or not isinstance(content, list):
+        raise ValueError("one of tensor, tuple and dict in every object")
+    if kind == "tuple":
+        return tuple(decode(inner, tensor, depth - 1) for inner in content)
+    pairs = [p for p in content if isinstance(p, list) and len(p) == 2 and isinstance(p[0], _SCALARS)]
+    found = {key: decode(inner, tensor, depth - 1) for key, inner in pairs}
+    if len(found) < len(content):
+        raise ValueError("keys that differ, each with a value")
+    return found

@@ -39,4 +39,5 @@ def run(arguments: argparse.Namespace) -> int:
         if name not in METRICS:
             raise Failure(f"--metrics: there is no metric {name!r}; there are: {', '.join(METRICS)}", 2)
     library()
-    return start_job(arguments, {"labels": arguments.labels, "metrics": wanted, "json_output": arguments.as_json})
+    arguments.metrics = wanted
+    return start_job(arguments)

@@ -75,10 +75,10 @@ def run(arguments: argparse.Namespace) -> int:
         from sar.results.files import arrow
 
         arrow()
-    return start_job(arguments, {"out": out, "embeddings": arguments.embeddings, "argmax": arguments.argmax})
+    return start_job(arguments)
 
 
-def start_job(arguments: argparse.Namespace, more: dict[str, Any]) -> int:
+def start_job(arguments: argparse.Namespace) -> int:
     """Starts the workers of a job. What can be seen to be wrong is said before."""
     from sar.data.directory import description_of
 
@@ -104,14 +104,6 @@ def start_job(arguments: argparse.Namespace, more: dict[str, Any]) -> int:
         raise Failure(f"--model-args is not JSON: {error}", 2) from None
     if not isinstance(model_args, dict):
         raise Failure("--model-args is not a JSON object: give arguments by name, such as '{\"hidden\": 64}'", 2)
-    job = {
-        "model": arguments.model,
-        "checkpoint": arguments.checkpoint,
-        "data": path,
-        "features": arguments.features,
-        "model_args": model_args,
-        "ntype": arguments.ntype,
-        "allow_outside_paths": arguments.allow_outside_paths,
-        **more,
-    }
+    job = {name: value for name, value in vars(arguments).items() if name != "run"}
+    job.update(data=path, model_args=model_args)
     return start(Job(["-m", "sar.inference.job", json.dumps(job)], prefix=False), arguments)

@@ -223,18 +223,24 @@ async def connect(specs: Sequence[HostSpec], ssh: Ssh, order: dict[str, Any], po
     :returns: the workers, and that port
     :raises HostError: which hosts are of no use, and why
     """
-    seats = [(spec, k, gate) for spec in specs for gate in [asyncio.Semaphore(_AT_ONCE)] for k in range(spec.workers)]
-    workers = [Remote(rank, k, spec, ssh) for rank, (spec, k, _) in enumerate(seats)]
+    gates = {spec: asyncio.Semaphore(_AT_ONCE) for spec in specs}
+    refused: dict[HostSpec, HostError] = {}
+    places = enumerate((spec, k) for spec in specs for k in range(spec.workers))
+    workers = [Remote(rank, k, spec, ssh) for rank, (spec, k) in places]
 
-    async def one(worker: Remote, gate: asyncio.Semaphore) -> int:
+    async def one(worker: Remote) -> int:
         own = {"local_rank": worker.local_rank, "workers": worker.host.workers, "port": port and worker.rank == "0"}
-        async with gate:
-            return await worker.connect({**order, **own})
+        async with gates[worker.host]:
+            if worker.host in refused:
+                raise refused[worker.host]
+            try:
+                return await worker.connect({**order, **own})
+            except HostError as error:
+                refused[worker.host] = error
+                raise
 
     try:
-        found = await asyncio.gather(
-            *(one(worker, gate) for worker, (_, _, gate) in zip(workers, seats)), return_exceptions=True
-        )
+        found = await asyncio.gather(*map(one, workers), return_exceptions=True)
         others = [answer for answer in found if not isinstance(answer, (int, HostError))]
         if others:
             raise others[0]

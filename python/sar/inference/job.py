@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any, Dict, List, NamedTuple, Optional
+from argparse import Namespace
+from typing import Any, Dict, List, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,26 +23,6 @@ from sar.results.write import write_rows
 from . import forward, metrics, model as models
 
 
-class Job(NamedTuple):
-    """The command line, as workers get it."""
-
-    model: str
-    checkpoint: str
-    data: str
-    features: str = "features"
-    model_args: Dict[str, Any] = {}
-    ntype: Optional[str] = None
-    allow_outside_paths: bool = False
-    # of sar infer
-    out: Optional[str] = None
-    embeddings: Optional[str] = None
-    argmax: bool = False
-    # of sar evaluate
-    labels: str = "labels"
-    metrics: List[str] = []
-    json_output: bool = False
-
-
 class Ready(NamedTuple):
     """Everything is loaded."""
 
@@ -52,22 +33,25 @@ class Ready(NamedTuple):
 
 
 def main(text: str) -> None:
-    """Runs a job, given as JSON, as the worker that the environment describes."""
-    job = Job(**json.loads(text))
+    """Runs a job as the worker that the environment describes.
+
+    :param text: the arguments of ``sar infer`` or ``sar evaluate`` as JSON
+    """
+    job = Namespace(**json.loads(text))
     Config.allow_outside_paths = job.allow_outside_paths
     comm.initialize_comms()
     ready = prepare(job)
-    if job.out is None:
+    if job.command == "evaluate":
         found = evaluated(job, ready)
         if comm.rank() == 0:
-            print(json.dumps(found) if job.json_output else metrics.table_of(found))
+            print(json.dumps(found) if job.as_json else metrics.table_of(found))
     else:
         infer(job, ready)
     comm.barrier()
     comm.shutdown()
 
 
-def prepare(job: Job) -> Ready:
+def prepare(job: Namespace) -> Ready:
     """Loads this worker's part and the model, and makes the graph. Collective. Features that are matrices stay in their
     files until a layer reads them."""
     Config.features = "mapped"
@@ -88,9 +72,8 @@ def prepare(job: Job) -> Ready:
     return Ready(built, graph, columns, list(data.node_type_names))
 
 
-def infer(job: Job, ready: Ready) -> None:
+def infer(job: Namespace, ready: Ready) -> None:
     """Computes the output for all nodes and writes it. Collective."""
-    out = job.out or ""
     all_or_none("sar infer", lambda: own_rows(ready.graph, job.ntype or ready.kinds[0]))
     begin = time.perf_counter()
     found = [forward.run(ready.built, ready.graph, ready.columns, ready.kinds, job.features, job.embeddings)]
@@ -98,14 +81,14 @@ def infer(job: Job, ready: Ready) -> None:
     computed = time.perf_counter()
     if job.argmax:
         rows = rows.argmax(1)
-    elif out.endswith(".parquet") and rows.dim() > 2:
+    elif job.out.endswith(".parquet") and rows.dim() > 2:
         rows = rows.flatten(1)
     name = "prediction" if job.argmax else "value"
-    write_rows(out, {name: rows} if out.endswith(".parquet") else rows, ready.graph, kind)
+    write_rows(job.out, {name: rows} if job.out.endswith(".parquet") else rows, ready.graph, kind)
     memory = _largest_memory()
     if comm.rank() == 0:
         parts = ", ".join(f"{purpose} {size / (1 << 20):.0f} MiB" for purpose, size in memory.items())
-        print(f"computed in {computed - begin:.1f} s, written in {time.perf_counter() - computed:.1f} s: {out}")
+        print(f"computed in {computed - begin:.1f} s, written in {time.perf_counter() - computed:.1f} s: {job.out}")
         print(f"the most that a worker held: {parts}")
 
 
@@ -118,7 +101,7 @@ def _largest_memory() -> Dict[str, int]:
     return dict(zip(names, peaks.tolist()))
 
 
-def evaluated(job: Job, ready: Ready) -> Dict[str, Dict[str, Any]]:
+def evaluated(job: Namespace, ready: Ready) -> Dict[str, Dict[str, Any]]:
     """Metrics by split. Collective; the values are those of rank 0."""
     kind = job.ntype or ready.kinds[0]
     if job.ntype is None and len(ready.kinds) > 1:
