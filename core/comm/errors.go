@@ -45,7 +45,8 @@ type ScheduleError struct {
 func (e *ScheduleError) Error() string {
 	return fmt.Sprintf("the workers' schedules differ: rank %d is in %s while rank %d is in %s; "+
 		"every rank must make the same collective calls in the same order. Look for loops and conditions over the "+
-		"data of one rank, such as the edge types that have edges there or a mask that is not empty",
+		"data of one rank, such as the edge types that have edges there or a mask that is not empty, and for tensors "+
+		"that have another dtype there",
 		e.Rank, e.Mine, e.Peer, e.Theirs)
 }
 

@@ -183,10 +183,21 @@ func startOf[T Float](g *Graph, p Program, relation int) exchange.Start {
 		if sum, ok := p.PlainSum(); ok {
 			what = "of " + sumName(p, sum)
 		} else {
-			what = fmt.Sprintf("(operands %b) of expression %08x", operands, p.Fingerprint)
+			what = fmt.Sprintf("(operands %b) of expression %08x", operands, p.Fingerprint) + p.stored()
 		}
 		return g.run(kind, dir, rowBytes, fmt.Sprintf("%s %s over relation %d, %T", rows, what, relation, zero), f)
 	}
+}
+
+// stored says which rows that travel are of another type than what is computed in.
+func (p Program) stored() string {
+	var said string
+	for i, o := range p.Operands {
+		if o.Side == expr.U && o.Storage != expr.Native {
+			said += fmt.Sprintf(" (operand %d in %s)", i, o.Storage)
+		}
+	}
+	return said
 }
 
 // sumName has no width: ranks that differ in that alone hear it from the frames, which say so.

@@ -66,7 +66,7 @@ def run_layer(
     :param grads: of the results; drawn where there are none
     """
     model = library.make(name)
-    if not alone and library.SPECS[name].norm:
+    if not alone and getattr(library.SPECS.get(name), "norm", False):
         model = sar.convert_batchnorm(model)
     given = [torch.from_numpy(x).clone() if isinstance(x, np.ndarray) else x for x in rows]
     floats = [isinstance(x, torch.Tensor) and x.is_floating_point() for x in given]
@@ -244,3 +244,57 @@ def rounded_rows(part: Dict[str, Any], x: np.ndarray, w: np.ndarray, dtypes: Lis
 def sent() -> int:
     """Payload of this worker so far."""
     return sum(link["sent_payload"] for link in sar.stats()["links"])
+
+
+def differing(part: Dict[str, Any], dtype: str, form: str) -> str:
+    """What ranks say whose rows have different dtypes."""
+    graph = build(part)
+    graph.srcdata["x"] = torch.ones(graph.num_src_nodes(), 3, dtype=getattr(torch, dtype))
+    if form == "sum":
+        return refusal(graph.update_all, fn.copy_u("x", "m"), fn.sum("m", "y"))
+    x = ex.load("u", graph.srcdata["x"])
+    return refusal(ex.evaluate, graph._relations[0], ex.unary("tanh", x), "sum")
+
+
+class Sage(torch.nn.Module):
+    """Two layers of ``sar.nn``, with what comes between them."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        layers = {
+            "sage": lambda a, b: sar.nn.SAGEConv(a, b, "mean"),
+            "gcn": lambda a, b: sar.nn.GraphConv(a, b, allow_zero_in_degree=True),
+            "gat": lambda a, b: sar.nn.GATConv(a, b, 1, allow_zero_in_degree=True),
+        }
+        self.first, self.norm, self.last = layers[kind](6, 8), sar.nn.BatchNormAct(8), layers[kind](8, 6)
+
+    def forward(self, graph: Any, x: torch.Tensor) -> torch.Tensor:
+        h = self.norm(self.first(graph, x).flatten(1))
+        return self.last(graph, h).flatten(1)
+
+
+def trained(part: Dict[str, Any], x: np.ndarray, kind: str, prepare: bool, memoize: bool) -> Dict[str, Any]:
+    """Losses of a model under autocast, and what its last step saves."""
+    graph, rows = build(part), torch.from_numpy(x).to(HALF)
+    torch.manual_seed(3)
+    model = Sage(kind)
+    sar.sync_params(model)
+    if memoize:
+        sar.memoize(rows)
+    if prepare:
+        model = sar.prepare(model, graph)
+    optimizer, losses = torch.optim.SGD(model.parameters(), 0.05), []
+    for _ in range(4):
+        with torch.autocast("cpu", HALF), saved(max(6 * len(x), 200)) as kept:
+            out = model(graph, rows)
+        loss = (out.float() - rows.float()).square().mean(1).sum() / 61
+        optimizer.zero_grad()
+        loss.backward()
+        sar.gather_grads(model)
+        optimizer.step()
+        total = loss.detach().double().view(1)
+        sar.comm.all_reduce(total)
+        losses.append(float(total))
+    sar.clear_memoized()
+    kinds = {str(p.grad.dtype)[6:] for p in model.parameters() if p.grad is not None}
+    return {"losses": losses, "saved": sorted(kept), "gradients": sorted(kinds), "out": str(out.dtype)[6:]}

@@ -57,6 +57,7 @@ SPECS: dict[str, Spec] = {
     "edge_weight_norm_both": Spec(lambda home: _EdgeNorm(home.EdgeWeightNorm("both")), (W,), outputs="e"),
     "edge_weight_norm_right": Spec(lambda home: _EdgeNorm(home.EdgeWeightNorm("right")), (W,), outputs="e"),
     "edge_weight_norm_none": Spec(lambda home: _EdgeNorm(home.EdgeWeightNorm("none")), (W,), outputs="e"),
+    "sage_mean": Spec(_conv("SAGEConv", IN, OUT, "mean"), (X,)),
     "sage_pool": Spec(_conv("SAGEConv", IN, OUT, "pool"), (X,)),
     "sage_pool_weights": Spec(_conv("SAGEConv", IN, OUT, "pool"), (X, W), ("edge_weight",)),
     "sage_lstm": Spec(_conv("SAGEConv", IN, OUT, "lstm"), (X,)),

@@ -109,6 +109,8 @@ def forms(graph: Graph, few: bool) -> list[Case]:
 
 @pytest.mark.parametrize("kind", ["random", "empty_worker", "no_edges", "one_node"])
 def test_expressions(some: Workers, kind: str) -> None:
+    if (some.world == 1) != (kind == "random") and some.world != 3:
+        pytest.skip("the others show it")
     graph = make(kind, some.world, seed=17)
     chosen = forms(graph, kind in ("no_edges", "one_node"))
     given = {"jobs": [[tuple(case.job(rank)) for case in chosen] for rank in range(some.world)]}
@@ -191,6 +193,8 @@ class Alone:
 @pytest.mark.parametrize("road", ["dgl", "pyg"])
 def test_layers(some: Workers, road: str) -> None:
     """Layers of DGL and PyG under autocast, and as ``layer.bfloat16()``."""
+    if some.world == (2 if road == "dgl" else 3):
+        pytest.skip("the other road has it")
     alone = Alone(road, with_loops(make("random", some.world, seed=3)), NAMES[road])
     shares = alone.graph.shares(ranks=alone.given())
     for mode in cases.MODES[1:]:
@@ -296,3 +300,33 @@ def test_workers_that_round_differently(two: Workers) -> None:
     # whoever finds out first says what it sends itself
     said = "copy_u in bfloat16 sum over relation 0", "copy_u sum over relation 0, float32"
     assert any("ScheduleError" in text and any(words in text for words in said) for text in texts), texts
+
+
+@pytest.mark.parametrize("form", ["sum", "expression"])
+def test_ranks_of_different_dtypes(two: Workers, form: str) -> None:
+    graph = make("random", 2, seed=9)
+    two.pool.leave()
+    said = two.run(cases.differing, graph.shares(ranks={"dtype": [HALF, SINGLE]}), form=form)
+    two.pool.leave()
+    assert all(text.startswith("ScheduleError") for text in said), said
+    assert all("another dtype" in text for text in said), said
+
+
+def test_training(pool: Pool) -> None:
+    """Losses do not depend on how many workers there are, and no tensor of the size of the rows is saved in float32
+    where a layer gives bfloat16."""
+    for kind, prepare, memoize in (("sage", True, True), ("gcn", False, False), ("gat", True, False)):
+        alone: list[float] = []
+        for world in (1, 2, 3):
+            start = make("empty_worker", world, seed=5).start
+            graph = with_loops(make("random", 1, seed=5))._replace(start=start)
+            x = half(np.random.default_rng(2).standard_normal((61, 6)))
+            options = {"kind": kind, "prepare": prepare, "memoize": memoize}
+            found = Workers(pool, world, "shm").run(cases.trained, graph.shares(x=x), **options)
+            alone = alone or found[0]["losses"]
+            np.testing.assert_allclose(found[0]["losses"], alone, rtol=3e-3)
+            assert alone[-1] < alone[0]
+            for one in found:
+                assert one["gradients"] == [SINGLE]
+                assert one["out"] == (HALF if kind == "sage" else SINGLE)
+                assert kind != "sage" or set(one["saved"]) <= {HALF}
