@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import pkgutil
 import sys
 import types
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -100,19 +101,11 @@ class Patches:
 
     def look_up(self, path: str) -> Any:
         """The module, class or function of a dotted name; None where it is missing."""
-        parts = path.split(".")
-        for end in range(len(parts), 0, -1):
-            try:
-                found: Any = importlib.import_module(".".join(parts[:end]))
-            except ImportError:
-                continue
-            for name in parts[end:]:
-                found = getattr(found, name, _ABSENT)
-            if found is not _ABSENT:
-                return found
-            break
-        self.missing.append(path)
-        return None
+        try:
+            return pkgutil.resolve_name(path)
+        except (ImportError, AttributeError):
+            self.missing.append(path)
+            return None
 
     def put(self, owner: str, name: str, new: Any, why: str) -> None:
         """Puts ``new`` in the place of a name of a module or class that there is."""
