@@ -115,7 +115,7 @@ class Patches:
     def wrap(
         self, owner: Any, name: str, function: Callable[..., Any], why: str, concerned: Optional[Concerned] = None
     ) -> None:
-        """Has ``owner.name(*args)`` call ``function(original, *args)``. Of several, the last one is called first.
+        """Has ``owner.name(*args)`` call ``function(original, *args)``.
 
         :param owner: a module or class, or the dotted name of one
         :param why: see :class:`Replaced`
@@ -125,17 +125,16 @@ class Patches:
         if found is None:
             return
         label = owner if isinstance(owner, str) else _label(owner)
-        planned = self._changes.get((id(found), name))
-        original = getattr(found, name, None) if planned is None else planned.new
+        original = getattr(found, name, None)
         if original is None:
             self.missing.append(f"{label}.{name}")
             return
-        if planned is None and isinstance(found, type) and name not in vars(found):
+        if isinstance(found, type) and name not in vars(found):
             original = _inherited(found, name, original)
         new = self._wrapper(original, function, concerned)
         if inspect.ismodule(found):
             new.__module__ = label  # where pickle finds it
-        self._plan(found, name, label, new, why if planned is None else f"{planned.why}; {why}")
+        self._plan(found, name, label, new, why)
 
     def wrap_within(
         self, package: str, path: str, function: Callable[..., Any], why: str, concerned: Optional[Concerned] = None

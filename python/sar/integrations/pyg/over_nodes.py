@@ -23,12 +23,13 @@ from sar.graph.edge_index.edges import SplitEdges
 from sar.graph.edge_index.rows import EdgeEnds
 from sar.graph.node_batch import NodeBatch, nodes_per_graph
 from sar.graph.readout import graph_reduce, max_over_workers
+from sar.integrations.replacements import given
 from sar.nn.batch_norm import DistributedBN1D
 
-from .reductions import SORTED, scatter
+from .reductions import SORTED, aggregate_sorted, scatter
 
-__all__ = ["aggregate", "begin", "concerned", "diff_group_norm", "here", "layer_norm", "node_batch", "norm", "pool"]
-__all__ += ["pooled", "pools", "refuse_neighbours", "seen", "x_conv"]
+__all__ = ["aggregate", "aggregates", "begin", "concerned", "diff_group_norm", "here", "layer_norm", "node_batch"]
+__all__ += ["norm", "pool", "pooled", "refuse_neighbours", "seen", "x_conv"]
 
 _sessions: WeakSet[_session.Session] = WeakSet()
 """Sessions in which edge indices were made."""
@@ -61,11 +62,16 @@ def concerned(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
     return seen.several
 
 
-def pools(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
-    """Whether an aggregation module, the first argument, may be given nodes of a split graph. Where it aggregates the
-    messages of a layer, workers need not agree on what these are."""
+def aggregates(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
+    """Whether an aggregation module, the first argument, is given messages of a split graph, or may be given its nodes.
+    Where it aggregates other messages of a layer, workers need not agree on what these are."""
+    if _messages(args, kwargs):
+        return True
     own = None if here.layer is None else here.layer.aggr_module
     return seen.several and (own is None or all(part is not args[0] for part in own.modules()))
+
+
+_messages = given(EdgeEnds, NodeBatch)
 
 
 def _active() -> bool:
@@ -251,10 +257,12 @@ ORDERED = (*SORTED, nn_aggr.MulAggregation, nn_aggr.EquilibriumAggregation)
 def aggregate(
     original: Any, module: nn.Module, x: Any, index: Any = None, ptr: Any = None, *args: Any, **kwargs: Any
 ) -> Any:
-    """An aggregation module that pools the nodes of a graph."""
+    """An aggregation module: of the messages of a split graph, or of the nodes of a graph."""
+    if isinstance(index, EdgeEnds):
+        return aggregate_sorted(original, module, x, index, ptr, *args, **kwargs)
     size, dim = (args + (None, None)[len(args) :])[:2]
     size, dim = kwargs.pop("dim_size", size), kwargs.pop("dim", -2 if dim is None else dim)
-    found = None if isinstance(index, EdgeEnds) else node_batch(module, x, dim, index, size)
+    found = node_batch(module, x, dim, index, size)
     if found is None:
         return original(module, x, index, ptr, size, dim, **kwargs)
     if ptr is not None:

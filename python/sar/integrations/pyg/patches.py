@@ -124,7 +124,6 @@ METHODS: List[Tuple[str, Optional[Concerned], Dict[str, Callable[..., Any]]]] = 
         calls.concerned,
         {"nn.MessagePassing.__call__": calls.called},
     ),
-    ("messages in the order of nodes", None, {"nn.aggr.Aggregation.__call__": reductions.aggregate_sorted}),
     (
         ALL_NODES,
         calls.on_edges,
@@ -146,7 +145,11 @@ METHODS: List[Tuple[str, Optional[Concerned], Dict[str, Callable[..., Any]]]] = 
             "nn.pool.glob.scatter": over_nodes.pooled,
         },
     ),
-    (ALL_NODES, over_nodes.pools, {"nn.aggr.Aggregation.__call__": over_nodes.aggregate}),
+    (
+        "messages in the order of nodes, and the nodes of all workers",
+        over_nodes.aggregates,
+        {"nn.aggr.Aggregation.__call__": over_nodes.aggregate},
+    ),
     (
         "widths of a type of which a worker has no rows",
         over_nodes.concerned,
