@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from sar.graph.edge_tensor.tensor import values
-from sar.graph.refused import refusal
+from sar.graph.refused import caller, refusal
 
 from . import scatter  # noqa: F401  register what is done with rows of an edge index
 from .edges import SplitEdges
 from .loops import LoopMask, unmasked
 from .placeholders import SplitNumbers
-from .rows import EdgeEnds, handles, last_node, lift, same
+from .rows import EdgeEnds, check_size, handles, last_node, lift, same
 
 if TYPE_CHECKING:
     from sar.graph.manager import GraphShardManager
@@ -156,6 +156,8 @@ def _cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Any:
     if len(given) != 2 or dim not in (1, -1) or not isinstance(given[0], SplitEdgeIndex):
         return NotImplemented
     loops, nodes = given[1], torch.arange(given[0].edges.rows("v"))
+    if caller() == "torch_geometric.utils.loop.add_self_loops":
+        check_size(given[0].end(1), loops.shape[1])
     if isinstance(loops, SplitEdgeIndex) or not torch.equal(loops, torch.stack([nodes, nodes])):
         raise refusal(
             "torch.cat of an edge index",
