@@ -90,6 +90,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "to_hetero_sage": lambda: _to_hetero(lambda: _nn().GraphSAGE((-1, -1), 8, 2, OUT, jk="cat")),
     "to_hetero_gat": lambda: _to_hetero(_Gat),
     "hgt": lambda: _nn().HGTConv(IN, IN, METADATA, heads=2),  # adds its input, which is as wide
+    "hgt_again": lambda: sar.remat(_nn().HGTConv(IN, IN, METADATA, heads=2)),
     "hgt_wide": lambda: _nn().HGTConv(-1, 8, METADATA, heads=4),
     "han": lambda: _nn().HANConv(IN, 8, METADATA, heads=2),
     "han_attention": lambda: _Attention(),

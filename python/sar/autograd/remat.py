@@ -42,7 +42,7 @@ def remat(module: M, enabled: bool = True, *, dtype: Optional[torch.dtype] = Non
     if enabled and not isinstance(module, _Again):
         module.__class__ = _again(type(module))
     elif not enabled and isinstance(module, _Again):
-        module.__class__ = type(module).__mro__[2]
+        module.__class__ = class_of(module)
     if enabled:
         module.__dict__["_kept_as"] = dtype
     else:
@@ -50,11 +50,16 @@ def remat(module: M, enabled: bool = True, *, dtype: Optional[torch.dtype] = Non
     return module
 
 
+def class_of(module: nn.Module) -> Any:
+    """The class of a module, without what :func:`remat` put in front of it."""
+    return type(module).__mro__[2] if isinstance(module, _Again) else type(module)
+
+
 class _Again:
-    """Goes in front of a module's class."""
+    """Goes in front of a module's class. ``_forward`` of a module is what it computes in place of its class's."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        forward = super().forward  # type: ignore[misc]
+        forward = self.__dict__.get("_forward") or super().forward  # type: ignore[misc]
         if not torch.is_grad_enabled():
             return forward(*args, **kwargs)
 
@@ -69,7 +74,7 @@ class _Again:
             return checkpoint(forward, *args, use_reentrant=False, context_fn=contexts, **kwargs)
 
     def __reduce_ex__(self, protocol: Any) -> Any:  # the class is made here, so copies and pickles make it again
-        return _copy, (type(self).__mro__[2],), self.__dict__
+        return _copy, (class_of(self),), self.__dict__  # type: ignore[arg-type]
 
 
 def _rounded(forward: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Tuple[Any, Any, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import pkgutil
 import sys
 import types
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -100,19 +101,11 @@ class Patches:
 
     def look_up(self, path: str) -> Any:
         """The module, class or function of a dotted name; None where it is missing."""
-        parts = path.split(".")
-        for end in range(len(parts), 0, -1):
-            try:
-                found: Any = importlib.import_module(".".join(parts[:end]))
-            except ImportError:
-                continue
-            for name in parts[end:]:
-                found = getattr(found, name, _ABSENT)
-            if found is not _ABSENT:
-                return found
-            break
-        self.missing.append(path)
-        return None
+        try:
+            return pkgutil.resolve_name(path)
+        except (ImportError, AttributeError):
+            self.missing.append(path)
+            return None
 
     def put(self, owner: str, name: str, new: Any, why: str) -> None:
         """Puts ``new`` in the place of a name of a module or class that there is."""
@@ -122,7 +115,7 @@ class Patches:
     def wrap(
         self, owner: Any, name: str, function: Callable[..., Any], why: str, concerned: Optional[Concerned] = None
     ) -> None:
-        """Has ``owner.name(*args)`` call ``function(original, *args)``. Of several, the last one is called first.
+        """Has ``owner.name(*args)`` call ``function(original, *args)``.
 
         :param owner: a module or class, or the dotted name of one
         :param why: see :class:`Replaced`
@@ -132,17 +125,16 @@ class Patches:
         if found is None:
             return
         label = owner if isinstance(owner, str) else _label(owner)
-        planned = self._changes.get((id(found), name))
-        original = getattr(found, name, None) if planned is None else planned.new
+        original = getattr(found, name, None)
         if original is None:
             self.missing.append(f"{label}.{name}")
             return
-        if planned is None and isinstance(found, type) and name not in vars(found):
+        if isinstance(found, type) and name not in vars(found):
             original = _inherited(found, name, original)
         new = self._wrapper(original, function, concerned)
         if inspect.ismodule(found):
             new.__module__ = label  # where pickle finds it
-        self._plan(found, name, label, new, why if planned is None else f"{planned.why}; {why}")
+        self._plan(found, name, label, new, why)
 
     def wrap_within(
         self, package: str, path: str, function: Callable[..., Any], why: str, concerned: Optional[Concerned] = None

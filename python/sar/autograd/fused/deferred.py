@@ -27,6 +27,7 @@ from torch import Tensor
 from sar.autograd.compile import uncompiled
 from sar.autograd.double_backward import differentiable_once
 from sar.graph.edge_tensor.functions import METADATA, OF_AUTOGRAD, changes
+from sar.graph.edge_tensor.nested import mapped
 
 from .recompute import Recipe
 
@@ -56,9 +57,6 @@ class DeferredTensor(Tensor):
         )
         self._state = State(source, rule)
         return self
-
-    def __init__(self, source: Tensor, rule: Rule) -> None:
-        pass
 
     @property
     def gradients(self) -> Gradients:
@@ -248,19 +246,8 @@ def _drops_nothing(
 
 def computed(tree: Any) -> Any:
     """The same structure with every :class:`DeferredTensor` as an ordinary tensor."""
-    return _mapped(tree, DeferredTensor, lambda t: t._state.plain(t))
+    return mapped(tree, lambda t: t._state.plain(t) if isinstance(t, DeferredTensor) else t)
 
 
 def _values(tree: Any) -> Any:
-    return _mapped(tree, DeferredTensor, lambda t: t._state.values())
-
-
-def _mapped(tree: Any, kind: Any, function: Callable[[Any], Any]) -> Any:
-    if isinstance(tree, kind):
-        return function(tree)
-    if isinstance(tree, (list, tuple)):
-        made = [_mapped(item, kind, function) for item in tree]
-        return type(tree)(*made) if hasattr(tree, "_fields") else type(tree)(made)
-    if isinstance(tree, dict):
-        return {key: _mapped(item, kind, function) for key, item in tree.items()}
-    return tree
+    return mapped(tree, lambda t: t._state.values() if isinstance(t, DeferredTensor) else t)

@@ -5,9 +5,8 @@ The rows that are multiplied are saved in any case, for the gradient of the weig
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from functools import partial
-from typing import Any, Iterator, Optional, Tuple
+from typing import Any, ContextManager, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -17,23 +16,18 @@ from sar.autograd import recomputed
 from sar.autograd.autocast import lowered
 from sar.autograd.double_backward import differentiable_once
 
+from .prepared import instead_of_forward
+
 __all__ = ["computed_again"]
 
 
-@contextmanager
-def computed_again(*modules: nn.Module) -> Iterator[None]:
-    """While this is entered, results of modules are computed again in backward, if expressions read them.
+def computed_again(module: nn.Module) -> ContextManager[None]:
+    """While this is entered, results of a module are computed again in backward, if expressions read them.
 
-    :param modules: each is as its class made it, and ``F.linear`` with its ``weight`` and ``bias``, of two dimensions.
-        Nobody but expressions may see their results
+    :param module: as its class made it, and ``F.linear`` with its ``weight`` and ``bias``, of two dimensions. Nobody
+        but expressions may see its results
     """
-    for module in modules:
-        module.forward = partial(_linear, module)
-    try:
-        yield
-    finally:
-        for module in modules:
-            del module.forward
+    return instead_of_forward(module, partial(_linear, module))
 
 
 def _linear(module: Any, x: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
 from torch import nn
 
 from sar.autograd.compile import compiling
+from sar.autograd.remat import class_of
 
 from . import operation
 
@@ -136,11 +137,12 @@ def forward_of_class(module: Any, *args: Any, **kwargs: Any) -> Any:
 @contextlib.contextmanager
 def instead_of_forward(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
     """Has calls of a module run something else, with its hooks. It has no forward but that of its class."""
-    module.__dict__["forward"] = forward
+    name = "forward" if class_of(module) is type(module) else "_forward"
+    module.__dict__[name] = forward
     try:
         yield
     finally:
-        del module.__dict__["forward"]
+        del module.__dict__[name]
 
 
 def plain_forward(module: Any) -> bool:

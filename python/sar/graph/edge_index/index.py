@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from sar.graph.edge_tensor.tensor import values
-from sar.graph.refused import refusal
+from sar.graph.refused import caller, refusal
 
 from . import scatter  # noqa: F401  register what is done with rows of an edge index
 from .edges import SplitEdges
 from .loops import LoopMask, unmasked
 from .placeholders import SplitNumbers
-from .rows import EdgeEnds, handles, last_node, lift, same
+from .rows import EdgeEnds, check_size, handles, last_node, lift, same
 
 if TYPE_CHECKING:
     from sar.graph.manager import GraphShardManager
@@ -36,48 +36,40 @@ class SplitEdgeIndex(SplitNumbers):
     """
 
     per_edge = 2
-    _flipped: bool
+    flipped: bool
     _any_order: bool
 
     @staticmethod
     def __new__(cls, edges: SplitEdges, flipped: bool = False, any_order: bool = False) -> SplitEdgeIndex:
         self: SplitEdgeIndex = Tensor._make_wrapper_subclass(cls, (2, edges.num_edges), dtype=torch.int64)
-        self._edges, self._flipped, self._any_order = edges, flipped, any_order
+        self.edges, self.flipped, self._any_order = edges, flipped, any_order
         return self
-
-    def __init__(self, edges: SplitEdges, flipped: bool = False, any_order: bool = False) -> None:
-        pass
-
-    @property
-    def flipped(self) -> bool:
-        """Whether rows are exchanged."""
-        return self._flipped
 
     @property
     def graph(self) -> GraphShardManager:
         """The graph manager."""
-        return self._edges.graph
+        return self.edges.graph
 
     def of(self, edges: SplitEdges) -> SplitEdgeIndex:
         """An edge index of other edges, in the same direction."""
-        return self if edges is self._edges else SplitEdgeIndex(edges, self._flipped, self._any_order)
+        return self if edges is self.edges else SplitEdgeIndex(edges, self.flipped, self._any_order)
 
     def with_loops(self) -> SplitEdgeIndex:
         """These edges, and behind them one from each node to itself. Collective the first time."""
-        return self.of(self._edges.with_loops(self._any_order))
+        return self.of(self.edges.with_loops(self._any_order))
 
     def in_any_order(self) -> SplitEdgeIndex:
         """The same edges, for a layer that has no tensors of them."""
-        return SplitEdgeIndex(self._edges, self._flipped, True)
+        return SplitEdgeIndex(self.edges, self.flipped, True)
 
     def end(self, row: int) -> EdgeEnds:
         """A row."""
-        return EdgeEnds(self._edges, "uv"[(row % 2) ^ self._flipped])
+        return EdgeEnds(self.edges, "uv"[(row % 2) ^ self.flipped])
 
     def numbers(self) -> Tensor:
         """The numbers as an ordinary tensor. Local."""
-        found = self._edges.numbers()
-        return found.flip(0) if self._flipped else found
+        found = self.edges.numbers()
+        return found.flip(0) if self.flipped else found
 
     def __iter__(self) -> Iterator[EdgeEnds]:
         return iter((self.end(0), self.end(1)))  # torch's own does not ask for overrides
@@ -164,6 +156,8 @@ def _cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Any:
     if len(given) != 2 or dim not in (1, -1) or not isinstance(given[0], SplitEdgeIndex):
         return NotImplemented
     loops, nodes = given[1], torch.arange(given[0].edges.rows("v"))
+    if caller() == "torch_geometric.utils.loop.add_self_loops":
+        check_size(given[0].end(1), loops.shape[1])
     if isinstance(loops, SplitEdgeIndex) or not torch.equal(loops, torch.stack([nodes, nodes])):
         raise refusal(
             "torch.cat of an edge index",

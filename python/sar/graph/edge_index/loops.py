@@ -31,27 +31,19 @@ class LoopMask(SplitNumbers):
     """
 
     handlers: ClassVar[Dict[Any, Callable[..., Any]]] = {}
-    _loops: bool
+    loops: bool
 
     @staticmethod
     def __new__(cls, edges: SplitEdges, loops: bool) -> LoopMask:
         edges.check_square()
         self: LoopMask = Tensor._make_wrapper_subclass(cls, (edges.num_edges,), dtype=torch.bool)
-        self._edges, self._loops = edges, loops
+        self.edges, self.loops = edges, loops
         return self
-
-    def __init__(self, edges: SplitEdges, loops: bool) -> None:
-        pass
-
-    @property
-    def loops(self) -> bool:
-        """Whether self loops are True, or the others."""
-        return self._loops
 
     def numbers(self) -> Tensor:
         """The entries as an ordinary tensor. Local."""
-        columns, rows = self._edges.numbers()
-        return columns == rows if self._loops else columns != rows
+        columns, rows = self.edges.numbers()
+        return columns == rows if self.loops else columns != rows
 
     @classmethod
     def without_handler(cls, func: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:

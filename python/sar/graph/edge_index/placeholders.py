@@ -35,12 +35,8 @@ class SplitNumbers(Tensor):
     handlers: ClassVar[Dict[Any, Callable[..., Any]]]
     """Functions of torch with such tensors among their arguments. Handlers return ``NotImplemented`` where numbers are
     needed."""
-    _edges: SplitEdges
-
-    @property
-    def edges(self) -> SplitEdges:
-        """Whose numbers these are."""
-        return self._edges
+    edges: SplitEdges
+    """Whose numbers these are."""
 
     def numbers(self) -> Tensor:
         """The numbers as an ordinary tensor. Local."""

@@ -15,12 +15,12 @@ from sar.autograd.dtypes import FLOATS
 from sar.autograd.expression import Expr, evaluate, load
 from sar.autograd.transpose import sum_to_sources
 from sar.graph.edge_tensor.calls import remade
+from sar.graph.edge_tensor.over_sources import source_maximum
 from sar.graph.edge_tensor.tensor import EdgeTensor, values
 from sar.graph.relation import Relation
 from sar.graph.udf.edge_function import run
 
 from .edges import SplitEdges
-from .source_extrema import source_maximum
 
 __all__ = ["reduced"]
 

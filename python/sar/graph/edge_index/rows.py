@@ -42,38 +42,25 @@ class EdgeEnds(SplitNumbers):
     """
 
     handlers: ClassVar[Dict[Any, Callable[..., Any]]] = {}
-    _side: str
-    _place: int
+    side: str
+    place: int
 
     @staticmethod
     def __new__(cls, edges: SplitEdges, side: str, shape: Optional[Sequence[int]] = None, place: int = 0) -> EdgeEnds:
         size = (edges.num_edges,) if shape is None else tuple(shape)
         self: EdgeEnds = Tensor._make_wrapper_subclass(cls, size, dtype=torch.int64)
-        self._edges, self._side, self._place = edges, side, place
+        self.edges, self.side, self.place = edges, side, place
         return self
-
-    def __init__(self, edges: SplitEdges, side: str, shape: Optional[Sequence[int]] = None, place: int = 0) -> None:
-        pass
-
-    @property
-    def place(self) -> int:
-        """The dimension of edges."""
-        return self._place
-
-    @property
-    def side(self) -> str:
-        """ "u" for sources, "v" for destinations."""
-        return self._side
 
     def numbers(self) -> Tensor:
         """The numbers as an ordinary tensor. Local."""
-        found = self._edges.numbers()[0 if self._side == "u" else 1]
+        found = self.edges.numbers()[0 if self.side == "u" else 1]
         with torch._C.DisableTorchFunctionSubclass():
             shape = tuple(self.shape)
-        return found.view(*(1,) * self._place, -1, *(1,) * (len(shape) - self._place - 1)).expand(shape)
+        return found.view(*(1,) * self.place, -1, *(1,) * (len(shape) - self.place - 1)).expand(shape)
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
-        return f"EdgeEnds({'sources' if self._side == 'u' else 'destinations'}, {self.numbers()})"
+        return f"EdgeEnds({'sources' if self.side == 'u' else 'destinations'}, {self.numbers()})"
 
 
 def handles(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -174,7 +161,7 @@ def _gather(input: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> A
         return NotImplemented
     dim, sizes = dim % input.dim(), list(index.shape)
     sizes[dim] = input.shape[dim]
-    fits = index._place == dim and sizes == list(input.shape)
+    fits = index.place == dim and sizes == list(input.shape)
     return lift(input, dim, EdgeEnds(index.edges, index.side)) if fits else NotImplemented
 
 

@@ -17,7 +17,7 @@ from sar.graph.frames import check_rows
 from sar.graph.relation import Relation
 from sar.graph.types import ALL, Edges, is_all
 
-from .source_softmax import source_softmax
+from .over_sources import source_softmax
 from .tensor import EdgeTensor, as_expr
 
 __all__ = ["edge_softmax"]

@@ -3,29 +3,25 @@ spread labels count classes and errors."""
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch_geometric.nn import LabelPropagation
 from torch_geometric.utils import one_hot
 
 from sar._engine import abi, session as _session
-from sar.graph.edge_index.index import SplitEdgeIndex
 from sar.graph.edge_index.rows import lift
 from sar.graph.readout import rows_of_all, sum_over_workers
 
 from .over_nodes import node_batch
 
-__all__ = ["FORWARDS", "METHODS", "OVER_NODES"]
+__all__ = ["correct", "gps_conv", "label_propagation", "wl_conv", "wl_histogram"]
 
 
 @torch.no_grad()
-def _wl_conv(original: Any, layer: Any, x: Tensor, edge_index: Any) -> Tensor:
+def wl_conv(original: Any, layer: Any, x: Tensor, edge_index: Any) -> Tensor:
     """PyG numbers colours as it meets them. Here they are met in the order of ranks, and every worker has the table."""
-    if not isinstance(edge_index, SplitEdgeIndex):
-        return original(layer, x, edge_index)
     if edge_index.flipped:
         raise NotImplementedError("WLConv looks at the in-edges of nodes: give it the edge index that is not flipped")
     if x.dim() > 1:
@@ -44,7 +40,7 @@ def _wl_conv(original: Any, layer: Any, x: Tensor, edge_index: Any) -> Tensor:
     return torch.tensor([layer.hashmap[key] for key in found], dtype=torch.long)
 
 
-def _wl_histogram(original: Any, layer: Any, x: Tensor, batch: Optional[Tensor] = None, norm: bool = False) -> Tensor:
+def wl_histogram(original: Any, layer: Any, x: Tensor, batch: Optional[Tensor] = None, norm: bool = False) -> Tensor:
     """Counts the colours of the nodes of all workers. Collective."""
     found = node_batch("WLConv.histogram", x, 0, batch)
     if found is None:
@@ -62,12 +58,10 @@ def _after(layer: Any, norm: Any, h: Tensor, x: Tensor, named: Dict[str, Any]) -
     return h if norm is None else norm(h, **named)
 
 
-def _gps_conv(
+def gps_conv(
     original: Any, layer: Any, x: Tensor, edge_index: Any, batch: Optional[Tensor] = None, **kwargs: Any
 ) -> Tensor:
     """Own nodes attend to the nodes of all workers, whose rows are gathered: N rows, and own x N weights a head."""
-    if not isinstance(edge_index, SplitEdgeIndex):
-        return original(layer, x, edge_index, batch, **kwargs)
     attention, kind = layer.attn, type(layer.attn)
     if not issubclass(kind, torch.nn.MultiheadAttention):
         raise NotImplementedError(
@@ -93,11 +87,11 @@ def _gps_conv(
     return out if layer.norm3 is None else layer.norm3(out, **named)
 
 
-def _label_propagation(
+def label_propagation(
     original: Any, model: Any, y: Tensor, edge_index: Any, mask: Optional[Tensor] = None, *args: Any, **kwargs: Any
 ) -> Tensor:
     """PyG takes the number of classes from the largest label: here, of all workers. Collective."""
-    if isinstance(edge_index, SplitEdgeIndex) and y.dtype == torch.long and (y.dim() == 1 or y.shape[1:].numel() == 1):
+    if y.dtype == torch.long and (y.dim() == 1 or y.shape[1:].numel() == 1):
         most = torch.tensor([int(y.max()) if y.numel() else -1])
         _session.all_reduce(most, "max", abi.TRAIN)
         y = one_hot(y.view(-1), num_classes=int(most) + 1)
@@ -105,7 +99,7 @@ def _label_propagation(
     return out
 
 
-def _correct(
+def correct(
     original: Any,
     model: Any,
     y_soft: Tensor,
@@ -115,7 +109,7 @@ def _correct(
     edge_weight: Optional[Tensor] = None,
 ) -> Tensor:
     """PyG scales by the mean error of the training nodes: here, of all workers. Collective."""
-    if not isinstance(edge_index, SplitEdgeIndex) or not model.autoscale:
+    if not model.autoscale:
         out: Tensor = original(model, y_soft, y_true, mask, edge_index, edge_weight)
         return out
     own = int(mask.sum()) if mask.dtype == torch.bool else len(mask)
@@ -131,15 +125,3 @@ def _correct(
     scale = (total[0] / total[1]).to(y_soft.dtype) / smoothed.abs().sum(dim=1, keepdim=True)
     scale[scale.isinf() | (scale > 1000)] = 1.0
     return y_soft + scale * smoothed
-
-
-METHODS: Dict[str, Callable[..., Any]] = {
-    "nn.WLConv.forward": _wl_conv,
-    "nn.GPSConv.forward": _gps_conv,
-    "nn.CorrectAndSmooth.correct": _correct,
-}
-"""Methods of torch_geometric, each replaced by a function of the original and its arguments."""
-FORWARDS: Dict[Any, Callable[..., Any]] = {LabelPropagation: _label_propagation}
-"""Layers, and what stands for their forward."""
-OVER_NODES: Dict[str, Callable[..., Any]] = {"nn.WLConv.histogram": _wl_histogram}
-"""Likewise; no argument tells whether the graph is split."""

@@ -12,17 +12,18 @@ from torch_geometric import nn as pyg
 from sar.autograd.fused.eligibility import disturbed
 from sar.autograd.fused.prepared import FUSED, NODES, REFUSED, STEPS, UNTOUCHED, Plan
 
-from . import all_nodes, calls, fused, hetero, layers, over_nodes, scripts
+from . import calls, fused, over_nodes, patches, scripts
 
 __all__ = ["plan"]
 
-_FORWARDS: Dict[str, Callable[..., Any]] = {kind.__name__: function for kind, function in calls.FORWARDS.items()}
-_FORWARDS.update(
-    (path.split(".")[1], function)
-    for methods in (layers, all_nodes, hetero, over_nodes)
-    for path, function in methods.METHODS.items()
-    if path.endswith(".forward")
-)
+_FORWARDS: Dict[str, Callable[..., Any]] = {
+    path: functools.partial(calls.instead, function) if concerned is calls.on_edges else function
+    for concerned, methods in [
+        (calls.on_edges, {f"nn.{kind.__name__}.forward": function for kind, function in calls.FORWARDS.items()}),
+        *(each[1:] for each in patches.METHODS),
+    ]
+    for path, function in methods.items()
+}
 """What stands for the forward of each class, and is given the original."""
 _STEPS = "the layer's own; its messages are computed in the engine, or in blocks of edges"
 _AGAIN = "the layer's own; one linear map is computed again in backward"
@@ -46,9 +47,10 @@ def plan(module: nn.Module, inside: bool) -> Optional[Plan]:
         if isinstance(module, over_nodes.ORDERED):
             return Plan(REFUSED, "as a pool it orders the nodes of all workers")
         return Plan(NODES, "it reduces over the nodes of each graph", _unwrapped(module))
-    known = name in _FORWARDS and type(module).forward is getattr(pyg, name).forward
-    forward = functools.partial(_FORWARDS[name], _unwrapped(module)) if known else None
-    if f"nn.{name}.forward" in over_nodes.METHODS:
+    path, forward = f"nn.{name}.forward", None
+    if path in _FORWARDS and type(module).forward is getattr(pyg, name).forward:
+        forward = functools.partial(_FORWARDS[path], _unwrapped(module))
+    if path in patches.NORMS:
         if getattr(module, "mode", "graph") == "node":
             return Plan(UNTOUCHED, "it treats each row by itself")
         return Plan(NODES, "its statistics are those of the nodes of each graph", forward)

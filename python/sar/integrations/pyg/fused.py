@@ -7,6 +7,7 @@ narrower than its rows: all ranks agree in each forward whether they multiply fi
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any, Callable, Dict, Optional, Tuple
 
 import torch
@@ -38,7 +39,8 @@ from sar.graph.edge_tensor.tensor import EdgeTensor
 
 from .layers import in_any_order
 
-__all__ = ["FORWARDS", "UNFIT", "product_is_narrower"]
+__all__ = ["UNFIT", "gat_conv", "gatv2_conv", "gcn_conv", "gin_conv", "product_is_narrower", "sage_conv"]
+__all__ += ["transformer_conv"]
 
 HOOKS = [
     f"_{step}_forward_{when}hooks"
@@ -49,10 +51,8 @@ HOOKS = [
 STEPS = ("propagate", "message", "aggregate", "update", "message_and_aggregate", "edge_updater", "edge_update")
 
 
-def _sage_conv(original: Any, layer: Any, x: Any, edge_index: Any, size: Any = None) -> Tensor:
+def sage_conv(original: Any, layer: Any, x: Any, edge_index: Any, size: Any = None) -> Tensor:
     """The forward of SAGEConv."""
-    if not isinstance(edge_index, SplitEdgeIndex):
-        return original(layer, x, edge_index, size)
     x = computed(x)
     plain = size is None and type(layer) is SAGEConv and _is_plain(edge_index)
     fits = plain and _sage_unfit(layer) is None and all(_fits(lin, x, edge_index) for lin in (layer.lin_l, layer.lin_r))
@@ -79,10 +79,8 @@ def _sage_unfit(layer: Any) -> Optional[str]:
     return _steps_changed(layer, MeanAggregation) or _linear_changed(layer, "lin_l", "lin_r")
 
 
-def _gcn_conv(original: Any, layer: Any, x: Any, edge_index: Any, edge_weight: Optional[Tensor] = None) -> Tensor:
+def gcn_conv(original: Any, layer: Any, x: Any, edge_index: Any, edge_weight: Optional[Tensor] = None) -> Tensor:
     """The forward of GCNConv."""
-    if not isinstance(edge_index, SplitEdgeIndex):
-        return original(layer, x, edge_index, edge_weight)
     if not isinstance(x, DeferredTensor) or x.unread() is None:
         x = computed(x)
     norm = None
@@ -121,10 +119,10 @@ def _norm(layer: Any, x: Tensor, edge_index: SplitEdgeIndex) -> Optional[Tuple[A
     return (index.edges, left, right) if left.dtype == x.dtype and left.dim() == right.dim() == 1 else None
 
 
-def _gin_conv(original: Any, layer: Any, x: Any, edge_index: Any, size: Any = None) -> Tensor:
+def gin_conv(original: Any, layer: Any, x: Any, edge_index: Any, size: Any = None) -> Tensor:
     """The forward of GINConv: its steps, with own rows added to the sum in place."""
     own = x[1] if isinstance(x, (tuple, list)) else x
-    fits = isinstance(edge_index, SplitEdgeIndex) and type(layer) is GINConv and disturbed() is None
+    fits = type(layer) is GINConv and disturbed() is None
     if not fits or own is None or layer.eps.requires_grad or _steps_changed(layer, SumAggregation) is not None:
         return original(layer, x, edge_index, size)
     x = computed(x)
@@ -135,7 +133,7 @@ def _gin_conv(original: Any, layer: Any, x: Any, edge_index: Any, size: Any = No
     return layer.nn(out.add_(own, alpha=1 + float(layer.eps)))
 
 
-def _gat_conv(
+def gat_conv(
     original: Any,
     layer: Any,
     x: Any,
@@ -145,8 +143,6 @@ def _gat_conv(
     return_attention_weights: Optional[bool] = None,
 ) -> Any:
     """The forward of GATConv."""
-    if not isinstance(edge_index, SplitEdgeIndex):
-        return original(layer, x, edge_index, edge_attr, size, return_attention_weights)
     x = computed(x)
     plain = edge_attr is None and size is None and return_attention_weights is None
     plain = plain and type(layer) is GATConv and _is_plain(edge_index)
@@ -173,7 +169,7 @@ def _gat_unfit(layer: Any) -> Optional[str]:
     return why if same else "its parameters differ in dtype"
 
 
-def _gatv2_conv(
+def gatv2_conv(
     original: Any, layer: Any, x: Any, edge_index: Any, edge_attr: Optional[Tensor] = None, *args: Any, **kwargs: Any
 ) -> Any:
     """The forward of GATv2Conv: its steps, of which one linear map is computed again in backward."""
@@ -181,7 +177,7 @@ def _gatv2_conv(
     return _attention(original, layer, x, edge_index, GATv2Conv, "lin_l", edge_attr, *args, **kwargs)
 
 
-def _transformer_conv(original: Any, layer: Any, x: Any, edge_index: Any, *args: Any, **kwargs: Any) -> Any:
+def transformer_conv(original: Any, layer: Any, x: Any, edge_index: Any, *args: Any, **kwargs: Any) -> Any:
     """The forward of TransformerConv: its steps, of which one linear map is computed again in backward."""
     return _attention(original, layer, x, edge_index, TransformerConv, "lin_value", *args, **kwargs)
 
@@ -189,12 +185,12 @@ def _transformer_conv(original: Any, layer: Any, x: Any, edge_index: Any, *args:
 def _attention(
     original: Any, layer: Any, x: Any, edge_index: Any, kind: Any, name: str, *args: Any, **kwargs: Any
 ) -> Any:
-    if not isinstance(edge_index, SplitEdgeIndex) or not torch.is_grad_enabled():
+    if not torch.is_grad_enabled():
         return original(layer, x, edge_index, *args, **kwargs)
     x = computed(x)
     lin, rows = getattr(layer, name), x[0] if isinstance(x, (tuple, list)) else x
     again = type(layer) is kind and _steps_changed(layer) is None and _maps(lin, rows) and disturbed() is None
-    with computed_again(*([lin] if again else [])):
+    with computed_again(lin) if again else nullcontext():
         return original(layer, x, edge_index, *args, **kwargs)
 
 
@@ -254,16 +250,6 @@ def _steps_changed(layer: Any, reduces: Any = None) -> Optional[str]:
     why = None if reduces is None else changed(layer.aggr_module, reduces)
     return None if why is None else f"its aggregation: {why}"
 
-
-FORWARDS: Dict[Any, Callable[..., Any]] = {
-    SAGEConv: _sage_conv,
-    GCNConv: _gcn_conv,
-    GINConv: _gin_conv,
-    GATConv: _gat_conv,
-    GATv2Conv: _gatv2_conv,
-    TransformerConv: _transformer_conv,
-}
-"""Layers, and what stands for their forward: functions of the original and its arguments."""
 
 UNFIT: Dict[Any, Callable[[Any], Optional[str]]] = {
     SAGEConv: _sage_unfit,

@@ -3,39 +3,32 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch_geometric.nn import HGTConv
 
 from sar.graph.counts import counts
 from sar.graph.edge_index.index import SplitEdgeIndex
 from sar.graph.edge_index.rows import lift
 from sar.graph.readout import graph_reduce
 
-from .over_nodes import seen
 from .reductions import scatter, softmax
 
-__all__ = ["FORWARDS", "METHODS", "WIDTHS", "without_rows"]
+__all__ = ["han_conv", "hgt_conv", "initialize"]
 
 
-def _initialize(original: Any, layer: Any, module: Any, given: Any) -> None:
+def initialize(original: Any, layer: Any, module: Any, given: Any) -> None:
     """HeteroDictLinear takes unknown widths from the first row of each type, and this worker may own none."""
     rows = {kind: x if len(x) else x.new_empty(1, x.shape[-1]) for kind, x in given[0].items()}
     original(layer, module, (rows, *given[1:]))
 
 
-def without_rows(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
-    """Whether this may be about a worker that owns no nodes of a type."""
-    return seen.several
-
-
 # ---- HANConv -------------------------------------------------------------------
 
 
-def _han_conv(
+def han_conv(
     original: Any, layer: Any, x_dict: Any, edge_index_dict: Any, return_semantic_attention_weights: bool = False
 ) -> Any:
     """The forward of HANConv, which weighs relations by means over nodes."""
@@ -70,7 +63,7 @@ Message = Tuple[SplitEdgeIndex, Any, Any]
 """An edge index, and for each edge logits ``[heads]`` and values ``[heads, features]``."""
 
 
-def _hgt_conv(original: Any, layer: Any, x_dict: Dict[str, Tensor], edge_index_dict: Dict[Any, Any]) -> Any:
+def hgt_conv(original: Any, layer: Any, x_dict: Dict[str, Tensor], edge_index_dict: Dict[Any, Any]) -> Any:
     """PyG puts the edges of all relations together for one softmax at each node; here each keeps its own graph."""
     heads, width = layer.heads, layer.out_channels // layer.heads
     projected = {kind: x.view(-1, 3, heads, width).unbind(1) for kind, x in layer.kqv_lin(x_dict).items()}
@@ -123,11 +116,3 @@ def _largest(logits: Tensor, index: SplitEdgeIndex) -> Tensor:
 def _sum(values: Tensor, index: SplitEdgeIndex) -> Tensor:
     made: Tensor = scatter(None, values, index[1], dim=0, reduce="sum")
     return made
-
-
-METHODS: Dict[str, Callable[..., Any]] = {"nn.HANConv.forward": _han_conv}
-"""Methods of torch_geometric, each replaced by a function of the original and its arguments."""
-FORWARDS: Dict[Any, Callable[..., Any]] = {HGTConv: _hgt_conv}
-"""Layers, and what stands for their forward."""
-WIDTHS: Dict[str, Callable[..., Any]] = {"nn.HeteroDictLinear.initialize_parameters": _initialize}
-"""Likewise."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Optional
 
 import torch
 from torch import Tensor
-from torch_geometric.nn import AGNNConv, FeaStConv
 from torch_geometric.utils import get_laplacian, remove_self_loops
 
 from sar.autograd.compile import uncompiled
@@ -15,7 +14,7 @@ from sar.graph.edge_index.rows import check_size, lift
 from sar.graph.edge_tensor.tensor import values
 from sar.graph.readout import max_over_workers
 
-__all__ = ["FORWARDS", "METHODS", "gcn_norm", "in_any_order"]
+__all__ = ["cheb_conv", "gcn_norm", "in_any_order", "loops_added"]
 
 
 @uncompiled
@@ -51,13 +50,13 @@ def in_any_order(edge_index: Any, edge_attr: Optional[Tensor] = None) -> Any:
     return edge_index.in_any_order() if isinstance(edge_index, SplitEdgeIndex) and edge_attr is None else edge_index
 
 
-def _loops_added(original: Any, layer: Any, x: Any, edge_index: Any) -> Tensor:
+def loops_added(original: Any, layer: Any, x: Any, edge_index: Any) -> Tensor:
     """The forward of a layer that adds self loops."""
     out: Tensor = original(layer, x, in_any_order(edge_index))
     return out
 
 
-def _cheb_conv(
+def cheb_conv(
     original: Any,
     layer: Any,
     x: Tensor,
@@ -68,13 +67,7 @@ def _cheb_conv(
 ) -> Tensor:
     """Where the largest eigenvalue is not given, PyG takes twice the largest weight; here, of the weights of all
     workers. Collective."""
-    if isinstance(edge_index, SplitEdgeIndex) and lambda_max is None:
+    if lambda_max is None:
         _, weight = get_laplacian(*remove_self_loops(edge_index, edge_weight), layer.normalization, x.dtype, x.shape[0])
         lambda_max = 2.0 * max_over_workers(values(weight)).squeeze(0)
     return original(layer, x, edge_index, edge_weight, batch, lambda_max)
-
-
-FORWARDS: Dict[Any, Callable[..., Any]] = {AGNNConv: _loops_added, FeaStConv: _loops_added}
-"""Layers, and what stands for their forward."""
-METHODS: Dict[str, Callable[..., Any]] = {"nn.ChebConv.forward": _cheb_conv}
-"""Methods of torch_geometric, each replaced by a function of the original and its arguments."""

@@ -23,12 +23,13 @@ from sar.graph.edge_index.edges import SplitEdges
 from sar.graph.edge_index.rows import EdgeEnds
 from sar.graph.node_batch import NodeBatch, nodes_per_graph
 from sar.graph.readout import graph_reduce, max_over_workers
+from sar.integrations.replacements import given
 from sar.nn.batch_norm import DistributedBN1D
 
-from .reductions import SORTED, scatter
+from .reductions import SORTED, aggregate_sorted, scatter
 
-__all__ = ["METHODS", "POOLS", "aggregate", "begin", "concerned", "here", "node_batch", "pools", "refuse_neighbours"]
-__all__ += ["seen"]
+__all__ = ["aggregate", "aggregates", "begin", "concerned", "diff_group_norm", "here", "layer_norm", "node_batch"]
+__all__ += ["norm", "pool", "pooled", "refuse_neighbours", "seen", "x_conv"]
 
 _sessions: WeakSet[_session.Session] = WeakSet()
 """Sessions in which edge indices were made."""
@@ -61,11 +62,16 @@ def concerned(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
     return seen.several
 
 
-def pools(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
-    """Whether an aggregation module, the first argument, may be given nodes of a split graph. Where it aggregates the
-    messages of a layer, workers need not agree on what these are."""
+def aggregates(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
+    """Whether an aggregation module, the first argument, is given messages of a split graph, or may be given its nodes.
+    Where it aggregates other messages of a layer, workers need not agree on what these are."""
+    if _messages(args, kwargs):
+        return True
     own = None if here.layer is None else here.layer.aggr_module
     return seen.several and (own is None or all(part is not args[0] for part in own.modules()))
+
+
+_messages = given(EdgeEnds, NodeBatch)
 
 
 def _active() -> bool:
@@ -136,7 +142,7 @@ def _as_before(known: Prepared, rows: int, own: Set[int], graphs: Optional[int])
 # ---- normalizations ----------------------------------------------------------------
 
 
-def _norm(size_name: str) -> Callable[..., Any]:
+def norm(size_name: str) -> Callable[..., Any]:
     """The forward of a normalization ``(x, batch, batch_size)``."""
 
     def forward(original: Any, layer: Any, x: Tensor, batch: Any = None, size: Any = None, **named: Any) -> Tensor:
@@ -159,7 +165,7 @@ def _detach_statistics(layer: Any) -> None:
             setattr(layer, name, value.detach())
 
 
-def _layer_norm(original: Any, layer: Any, x: Tensor, batch: Any = None, batch_size: Optional[int] = None) -> Tensor:
+def layer_norm(original: Any, layer: Any, x: Tensor, batch: Any = None, batch_size: Optional[int] = None) -> Tensor:
     found = node_batch(layer, x, 0, batch, batch_size) if layer.mode == "graph" else None
     if found is None or batch is not None:
         batch, batch_size = (batch, batch_size) if found is None else (found, found.graphs)
@@ -173,7 +179,7 @@ def _layer_norm(original: Any, layer: Any, x: Tensor, batch: Any = None, batch_s
     return out
 
 
-def _diff_group_norm(original: Any, layer: Any, x: Tensor) -> Tensor:
+def diff_group_norm(original: Any, layer: Any, x: Tensor) -> Tensor:
     if node_batch(layer, x) is not None and choice_of(layer.norm) is None:
         plain = torch.tensor([int(not isinstance(layer.norm, DistributedBN1D))])
         _session.all_reduce(plain, "max", abi.TRAIN)
@@ -202,7 +208,7 @@ def refuse_neighbours(layer: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any])
 NEIGHBOURS = (pyg.DynamicEdgeConv, pyg.GravNetConv, pyg.XConv)
 
 
-def _x_conv(original: Any, layer: Any, *args: Any, **kwargs: Any) -> Tensor:
+def x_conv(original: Any, layer: Any, *args: Any, **kwargs: Any) -> Tensor:
     refuse_neighbours(layer, args, kwargs)
     out: Tensor = original(layer, *args, **kwargs)
     return out
@@ -211,10 +217,10 @@ def _x_conv(original: Any, layer: Any, *args: Any, **kwargs: Any) -> Tensor:
 # ---- pools ---------------------------------------------------------------------------
 
 
-def _pool(name: str) -> Callable[..., Tensor]:
+def pool(name: str) -> Callable[..., Tensor]:
     def pool(original: Any, x: Tensor, batch: Optional[Tensor], size: Optional[int] = None) -> Tensor:
         dim = -1 if isinstance(x, Tensor) and x.dim() == 1 else -2
-        found = node_batch(f"global_{name}_pool", x, dim, batch, size)
+        found = node_batch(f"global_{name}pool", x, dim, batch, size)
         if found is None:
             out: Tensor = original(x, batch, size)
         elif batch is not None:
@@ -233,7 +239,7 @@ def _pool(name: str) -> Callable[..., Tensor]:
     return pool
 
 
-def _pooled(
+def pooled(
     original: Any, src: Tensor, index: Any, dim: int = 0, dim_size: Optional[int] = None, reduce: str = "sum"
 ) -> Tensor:
     """What pools call; also those that a script imported before they were replaced."""
@@ -251,10 +257,12 @@ ORDERED = (*SORTED, nn_aggr.MulAggregation, nn_aggr.EquilibriumAggregation)
 def aggregate(
     original: Any, module: nn.Module, x: Any, index: Any = None, ptr: Any = None, *args: Any, **kwargs: Any
 ) -> Any:
-    """An aggregation module that pools the nodes of a graph."""
+    """An aggregation module: of the messages of a split graph, or of the nodes of a graph."""
+    if isinstance(index, EdgeEnds):
+        return aggregate_sorted(original, module, x, index, ptr, *args, **kwargs)
     size, dim = (args + (None, None)[len(args) :])[:2]
     size, dim = kwargs.pop("dim_size", size), kwargs.pop("dim", -2 if dim is None else dim)
-    found = None if isinstance(index, EdgeEnds) else node_batch(module, x, dim, index, size)
+    found = node_batch(module, x, dim, index, size)
     if found is None:
         return original(module, x, index, ptr, size, dim, **kwargs)
     if ptr is not None:
@@ -268,20 +276,3 @@ def aggregate(
             "worker: use sum, mean, max, min, var, std, softmax, power mean, attention, deep sets or Set2Set"
         )
     return original(module, x, found, None, found.graphs, dim, **kwargs)
-
-
-METHODS: Dict[str, Callable[..., Any]] = {
-    "nn.GraphNorm.forward": _norm("batch_size"),
-    "nn.InstanceNorm.forward": _norm("batch_size"),
-    "nn.PairNorm.forward": _norm("batch_size"),
-    "nn.GraphSizeNorm.forward": _norm("batch_size"),
-    "nn.MeanSubtractionNorm.forward": _norm("dim_size"),
-    "nn.LayerNorm.forward": _layer_norm,
-    "nn.DiffGroupNorm.forward": _diff_group_norm,
-    "nn.XConv.forward": _x_conv,
-    "nn.pool.glob.scatter": _pooled,
-}
-"""Methods of torch_geometric, each replaced by a function of the original and its arguments."""
-
-POOLS: Dict[str, Callable[..., Tensor]] = {f"nn.global_{name}_pool": _pool(name) for name in ("add", "mean", "max")}
-"""Functions likewise."""

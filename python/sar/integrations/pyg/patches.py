@@ -49,19 +49,20 @@ def adapt() -> None:
     if _applied is not None or not Config.patch_pyg:
         return
     patches = Patches("torch_geometric", OTHERWISE, given(SplitNumbers, EdgeTensor, NodeBatch))
-    for why, concerned, packages, path, function in FUNCTIONS:
-        for package in packages:
-            patches.wrap_within(f"torch_geometric.{package}", f"torch_geometric.{path}", function, why, concerned)
+    for why, concerned, packages, functions in FUNCTIONS:
+        for path, function in functions.items():
+            for package in packages:
+                patches.wrap_within(f"torch_geometric.{package}", f"torch_geometric.{path}", function, why, concerned)
     for why, concerned, methods in METHODS:
         for path, method in methods.items():
             owner, _, name = f"torch_geometric.{path}".rpartition(".")
             patches.wrap(owner, name, method, why, concerned)
-    functions = {path: patches.look_up(f"torch_geometric.{path}") for path in scripts.WHOLE}
-    pools = [patches.look_up(f"torch_geometric.{path}") for path in over_nodes.POOLS]
+    refused = {path: patches.look_up(f"torch_geometric.{path}") for path in scripts.WHOLE}
+    pools = [patches.look_up(f"torch_geometric.{path}") for path in POOLS]
     patches.apply()
     _applied = patches
     for path, said in scripts.WHOLE.items():
-        refuse_in(functions[path], *said)
+        refuse_in(refused[path], *said)
     _warn_of_pools(pools)
 
 
@@ -96,13 +97,22 @@ def restore() -> None:
 EDGES = "reductions over edges in one piece, in the engine"
 ALL_NODES = "the nodes of all workers"
 
-FUNCTIONS: List[Tuple[str, Optional[Concerned], Tuple[str, ...], str, Callable[..., Any]]] = [
-    (EDGES, None, ("nn.aggr", "nn.conv", "nn.norm"), "utils.scatter", reductions.scatter),
-    (EDGES, None, ("nn.aggr", "nn.conv"), "utils.softmax", reductions.softmax),
-    (EDGES, None, ("nn",), "nn.conv.gcn_conv.gcn_norm", layers.gcn_norm),
-    ("the same edges for any number of workers", None, ("utils", "nn"), "utils.dropout_edge", scripts.dropout_edge),
-    (ALL_NODES, None, ("utils",), "utils.homophily", scripts.homophily),
-    *((ALL_NODES, over_nodes.concerned, ("nn",), path, pool) for path, pool in over_nodes.POOLS.items()),
+NORMS: Dict[str, Callable[..., Any]] = {
+    **{f"nn.{name}.forward": over_nodes.norm("batch_size") for name in ("GraphNorm", "InstanceNorm", "PairNorm")},
+    "nn.GraphSizeNorm.forward": over_nodes.norm("batch_size"),
+    "nn.MeanSubtractionNorm.forward": over_nodes.norm("dim_size"),
+    "nn.LayerNorm.forward": over_nodes.layer_norm,
+    "nn.DiffGroupNorm.forward": over_nodes.diff_group_norm,
+}
+POOLS = {f"nn.global_{name}_pool": over_nodes.pool(name) for name in ("add", "mean", "max")}
+
+FUNCTIONS: List[Tuple[str, Optional[Concerned], Tuple[str, ...], Dict[str, Callable[..., Any]]]] = [
+    (EDGES, None, ("nn.aggr", "nn.conv", "nn.norm"), {"utils.scatter": reductions.scatter}),
+    (EDGES, None, ("nn.aggr", "nn.conv"), {"utils.softmax": reductions.softmax}),
+    (EDGES, None, ("nn",), {"nn.conv.gcn_conv.gcn_norm": layers.gcn_norm}),
+    ("the same edges for any number of workers", None, ("utils", "nn"), {"utils.dropout_edge": scripts.dropout_edge}),
+    (ALL_NODES, None, ("utils",), {"utils.homophily": scripts.homophily}),
+    (ALL_NODES, over_nodes.concerned, ("nn",), POOLS),
 ]
 """Functions of torch_geometric: why they are replaced, for which calls if not those with tensors of a split graph, in
 the modules of which packages, and by what, which is given the original and its arguments. In other modules the original
@@ -114,12 +124,42 @@ METHODS: List[Tuple[str, Optional[Concerned], Dict[str, Callable[..., Any]]]] = 
         calls.concerned,
         {"nn.MessagePassing.__call__": calls.called},
     ),
-    ("messages in the order of nodes", None, {"nn.aggr.Aggregation.__call__": reductions.aggregate_sorted}),
-    (ALL_NODES, None, {**layers.METHODS, **all_nodes.METHODS, **hetero.METHODS}),
-    (ALL_NODES, over_nodes.concerned, {**over_nodes.METHODS, **all_nodes.OVER_NODES}),
-    (ALL_NODES, over_nodes.pools, {"nn.aggr.Aggregation.__call__": over_nodes.aggregate}),
-    ("widths of a type of which a worker has no rows", hetero.without_rows, hetero.WIDTHS),
-    ("transforms of data: the nodes of all workers, or refused", transforms.concerned, transforms.METHODS),
+    (
+        ALL_NODES,
+        calls.on_edges,
+        {
+            "nn.ChebConv.forward": layers.cheb_conv,
+            "nn.WLConv.forward": all_nodes.wl_conv,
+            "nn.GPSConv.forward": all_nodes.gps_conv,
+            "nn.CorrectAndSmooth.correct": all_nodes.correct,
+            "nn.HANConv.forward": hetero.han_conv,
+        },
+    ),
+    (
+        ALL_NODES,
+        over_nodes.concerned,
+        {
+            **NORMS,
+            "nn.XConv.forward": over_nodes.x_conv,
+            "nn.WLConv.histogram": all_nodes.wl_histogram,
+            "nn.pool.glob.scatter": over_nodes.pooled,
+        },
+    ),
+    (
+        "messages in the order of nodes, and the nodes of all workers",
+        over_nodes.aggregates,
+        {"nn.aggr.Aggregation.__call__": over_nodes.aggregate},
+    ),
+    (
+        "widths of a type of which a worker has no rows",
+        over_nodes.concerned,
+        {"nn.HeteroDictLinear.initialize_parameters": hetero.initialize},
+    ),
+    (
+        "transforms of data: the nodes of all workers, or refused",
+        transforms.concerned,
+        {"transforms.BaseTransform.__call__": transforms.transformed},
+    ),
 ]
 """Methods, and functions in one module: why they are replaced, for which calls if not those with tensors of a split
 graph, and by what."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch_geometric.nn import SuperGATConv
 from torch_geometric.utils import batched_negative_sampling, negative_sampling, remove_self_loops, to_undirected
 
 from sar.graph.edge_index.index import SplitEdgeIndex
@@ -15,7 +14,7 @@ from sar.graph.readout import sum_over_workers
 
 from .layers import in_any_order
 
-__all__ = ["FORWARDS"]
+__all__ = ["super_gat_conv"]
 
 
 class PairLabels(Tensor):
@@ -41,7 +40,7 @@ class PairLabels(Tensor):
         return self.as_subclass(Tensor).__reduce_ex__(protocol)  # models are saved without names of ours
 
 
-def _super_gat_conv(
+def super_gat_conv(
     original: Any,
     layer: Any,
     x: Tensor,
@@ -50,11 +49,10 @@ def _super_gat_conv(
     batch: Optional[Tensor] = None,
 ) -> Tensor:
     """The forward of SuperGATConv."""
-    split = isinstance(edge_index, SplitEdgeIndex) and layer.training
-    if split and neg_edge_index is None:
+    if layer.training and neg_edge_index is None:
         neg_edge_index = _no_edges(layer, edge_index, len(x), batch)
     out: Tensor = original(layer, x, in_any_order(edge_index), neg_edge_index, batch)
-    if split:
+    if layer.training:
         layer.att_y = layer.att_y.as_subclass(PairLabels)
     return out
 
@@ -70,7 +68,3 @@ def _no_edges(layer: Any, edge_index: SplitEdgeIndex, num_nodes: int, batch: Opt
     if batch is not None and num_nodes:
         return batched_negative_sampling(edges, batch.as_subclass(Tensor), num_neg_samples=wanted)
     return negative_sampling(edges, num_nodes, num_neg_samples=wanted)
-
-
-FORWARDS: Dict[Any, Callable[..., Any]] = {SuperGATConv: _super_gat_conv}
-"""The layer, and what stands for its forward."""

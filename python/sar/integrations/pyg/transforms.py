@@ -20,7 +20,7 @@ from sar.graph.edge_index.placeholders import SplitNumbers
 from sar.graph.edge_index.refusals import check_readers
 from sar.graph.edge_tensor.tensor import values
 
-__all__ = ["METHODS", "OWN_ROWS", "REFUSED", "SPECIAL", "concerned"]
+__all__ = ["OWN_ROWS", "REFUSED", "SPECIAL", "concerned", "transformed"]
 
 _BEFORE = "apply it before the graph is partitioned, and keep its result in the data"
 _EDGES = f"it needs the edges of the whole graph, which are on several workers: {_BEFORE}"
@@ -105,7 +105,7 @@ SPECIAL: Dict[str, Callable[..., Any]] = {
 """What runs in place of ``forward``."""
 
 
-def _transform(original: Any, transform: Any, data: Any) -> Any:
+def transformed(original: Any, transform: Any, data: Any) -> Any:
     check_readers()
     name = _name(transform)
     if name is None or name in OWN_ROWS:
@@ -131,7 +131,3 @@ def _is_split(data: Any) -> bool:
 def concerned(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
     """Whether a transform is called with data of a split graph."""
     return any(_is_split(value) for value in (*args, *kwargs.values()))
-
-
-METHODS: Dict[str, Callable[..., Any]] = {"transforms.BaseTransform.__call__": _transform}
-"""Methods of torch_geometric, each replaced by a function of the original and its arguments."""

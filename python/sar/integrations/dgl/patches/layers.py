@@ -21,6 +21,7 @@ from sar.autograd.compile import compiling as _compiling
 from sar.autograd.fused import gat, scaled_product
 from sar.autograd.fused.eligibility import changed, gat_unfit
 from sar.autograd.fused.prepared import instead_of_forward
+from sar.autograd.remat import class_of
 from sar.graph.counts import Counts
 from sar.graph.edge_tensor.softmax import edge_softmax
 from sar.graph.layer_support import GraphIndex
@@ -155,14 +156,14 @@ def by_columns(model: torch.nn.Module) -> Iterator[None]:
     """Has each GraphConv of a model run by blocks of columns, in inference."""
     with contextlib.ExitStack() as stack:
         for layer in model.modules():
-            if type(layer) is dgl.nn.GraphConv and "forward" not in vars(layer):
+            if class_of(layer) is dgl.nn.GraphConv and "forward" not in vars(layer):
                 stack.enter_context(instead_of_forward(layer, functools.partial(_graph_conv, layer)))
         yield
 
 
 def _graph_conv(layer: Any, graph: Any, feat: Any, weight: Any = None, edge_weight: Any = None) -> Any:
     out = scaled_product.graph_conv(graph, layer, feat, layer._norm) if weight is None and edge_weight is None else None
-    return type(layer).forward(layer, graph, feat, weight, edge_weight) if out is None else out
+    return dgl.nn.GraphConv.forward(layer, graph, feat, weight, edge_weight) if out is None else out
 
 
 def _gated_graph_conv(original: Any, layer: Any, graph: Any, feat: Tensor, etypes: Any = None) -> Any:

@@ -1,19 +1,56 @@
-"""The maximum over the out-edges of source nodes, which may end on any worker."""
+"""The maximum and the softmax over the out-edges of source nodes, which may end on any worker."""
 
 from __future__ import annotations
 
-from typing import List
+from math import prod
+from typing import Dict, List, Sequence
 
 import torch
 from torch import Tensor
 
 from sar._engine import abi, blocks, session as _session
+from sar.autograd.expression import evaluate, load
 from sar.autograd.fetch import fetch
 from sar.autograd.transpose import sum_to_sources
 from sar.graph.queries import edge_ends
 from sar.graph.relation import Relation
 
-__all__ = ["source_maximum"]
+from .base import BaseEdgeTensor
+
+__all__ = ["source_maximum", "source_softmax"]
+
+
+def source_softmax(relations: Sequence[Relation], logits: Sequence[Tensor]) -> List[Tensor]:
+    """``exp(logits[e])`` divided by its sum over the edges of all given relations that leave the source of e.
+
+    Collective. Differentiable. Edge tensors are materialized.
+
+    :param logits: for each relation ``[num_edges, ...]``, float32 or float64
+    :returns: the same shapes and dtypes
+    """
+    given = [value.materialize() if isinstance(value, BaseEdgeTensor) else value for value in logits]
+    flat = [value.reshape(len(value), prod(value.shape[1:])).double() for value in given]
+    most: Dict[str, Tensor] = {}
+    with torch.no_grad():
+        for relation, value in zip(relations, flat):
+            kind, own = relation.canonical[0], _largest(relation, edge_ends(relation)[0], value)
+            most[kind] = torch.maximum(most[kind], own) if kind in most else own
+    # of sources without edges none is read, and those whose logits are all -inf have no softmax
+    most = {kind: value.masked_fill(value.isinf(), 0) for kind, value in most.items()}
+    powers = [(value - _by_edge(r, most)).exp() for r, value in zip(relations, flat)]
+    sums: Dict[str, Tensor] = {}
+    for relation, power in zip(relations, powers):
+        kind, part = relation.canonical[0], sum_to_sources(relation, power, None)
+        sums[kind] = sums[kind] + part if kind in sums else part
+    return [
+        (power / _by_edge(r, sums)).to(value.dtype).view(value.shape)
+        for r, power, value in zip(relations, powers, given)
+    ]
+
+
+def _by_edge(relation: Relation, rows: Dict[str, Tensor]) -> Tensor:
+    """Rows of the source of each edge."""
+    return evaluate(relation, load("u", rows[relation.canonical[0]]), None)
 
 
 def source_maximum(relation: Relation, values: Tensor) -> Tensor:
@@ -27,6 +64,7 @@ def source_maximum(relation: Relation, values: Tensor) -> Tensor:
     columns = edge_ends(relation)[0]
     with torch.no_grad():
         best = _largest(relation, columns, values.detach())
+        best = best.masked_fill((relation.degrees(out=True) == 0).unsqueeze(1), 0)
     wanted = torch.tensor([float(values.requires_grad and torch.is_grad_enabled())])
     _session.all_reduce(wanted, "max", abi.TRAIN)
     if not wanted:
@@ -40,6 +78,7 @@ def source_maximum(relation: Relation, values: Tensor) -> Tensor:
 
 
 def _largest(relation: Relation, columns: Tensor, values: Tensor) -> Tensor:
+    """The largest value of each own source, and the lowest number that there is where it has no out-edges."""
     lowest = float("-inf") if values.is_floating_point() else torch.iinfo(values.dtype).min
     found = values.new_full((relation.num_columns, values.shape[1]), lowest)
     found.scatter_reduce_(0, columns.unsqueeze(1).expand_as(values), values, "amax")
@@ -47,7 +86,7 @@ def _largest(relation: Relation, columns: Tensor, values: Tensor) -> Tensor:
     for peer in relation.boundary():
         rows = blocks.send_rows(relation.handle, relation.index, peer["peer"], peer["send_rows"])
         out[rows] = torch.maximum(out[rows], received[peer["peer"]])
-    return out.masked_fill((relation.degrees(out=True) == 0).unsqueeze(1), 0)
+    return out
 
 
 def _returned(relation: Relation, found: Tensor) -> List[Tensor]:
