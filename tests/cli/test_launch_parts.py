@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Iterator
@@ -10,6 +11,9 @@ from unittest import mock
 import pytest
 
 from sar.cli import binding, lines
+from sar.cli.group import Ended, Group
+from sar.cli.lines import Output
+from sar.cli.workers import Outputs, Worker
 from tests.support.command import launch_fresh
 
 # ---- binding -------------------------------------------------------------------------------
@@ -68,6 +72,34 @@ def test_workers_are_bound(tmp_path: Path) -> None:
     if own > 1:
         done = launch_fresh("-n", own, "--bind", "cores", "--no-prefix", script)
         assert sorted(line.split()[0] for line in done.stdout.splitlines()) == sorted(map(str, os.sched_getaffinity(0)))
+
+
+# ---- the end -------------------------------------------------------------------------------
+
+
+class Quick(Worker):
+    """Rank 0 has ended before anybody looks, the others run until they are stopped."""
+
+    def start(self, output: Outputs) -> None:
+        self.tasks = [asyncio.create_task(asyncio.sleep(0))]
+
+    def poll(self) -> None:
+        if self.rank == "0":
+            self.ended(7)
+
+    def signal(self, number: int) -> None:
+        self.ended(-number)
+
+    async def close(self) -> None:
+        pass
+
+
+def test_a_worker_that_ends_before_the_last_has_started() -> None:
+    async def run() -> Ended:
+        group = Group([Quick("0"), Quick("1")], Output(2), grace=0.0)
+        return await asyncio.wait_for(group.run(), 20)
+
+    assert asyncio.run(run()) == Ended(7, False)
 
 
 # ---- log files -----------------------------------------------------------------------------

@@ -248,7 +248,7 @@ def refused_fetches(part: dict[str, Any]) -> list[str]:
         (torch.zeros(2), x),
         (torch.zeros(2, 1, dtype=torch.int64), x),
         (none, torch.ones(rel.num_src + 1)),
-        (none, x.to(torch.bfloat16).requires_grad_()),
+        (none, x.half().requires_grad_()),
     ):
         try:
             fetch(rel, columns, rows)

@@ -39,10 +39,10 @@ class Group:
         try:
             for worker in self.workers:
                 worker.start(self.output)
-            self._poll()  # of connections that have ended since they were made
+            self._poll()  # of those that have ended before the last was started
             while running := self._running():
-                await asyncio.wait([worker.over for worker in running], return_when=asyncio.FIRST_COMPLETED)
                 self._after_failure()
+                await asyncio.wait([worker.over for worker in running], return_when=asyncio.FIRST_COMPLETED)
             await asyncio.wait([task for worker in self.workers for task in worker.tasks], timeout=DRAIN_SECONDS)
             return Ended(self._outcome(), bool(self.received))
         finally:
