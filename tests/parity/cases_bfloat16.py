@@ -298,3 +298,13 @@ def trained(part: Dict[str, Any], x: np.ndarray, kind: str, prepare: bool, memoi
     sar.clear_memoized()
     kinds = {str(p.grad.dtype)[6:] for p in model.parameters() if p.grad is not None}
     return {"losses": losses, "saved": sorted(kept), "gradients": sorted(kinds), "out": str(out.dtype)[6:]}
+
+
+def compiled(part: Dict[str, Any], x: np.ndarray) -> List[str]:
+    """The dtypes that a prepared model gives under autocast, compiled and as it is, if the numbers are equal."""
+    graph, rows = build(part), torch.from_numpy(x)
+    model = sar.prepare(Sage("sage"), graph)
+    with torch.autocast("cpu", HALF):
+        results = [run(graph, rows) for run in (model, torch.compile(model, backend="aot_eager"))]
+    torch.testing.assert_close(*results)
+    return [str(r.dtype)[6:] for r in results]

@@ -193,6 +193,8 @@ class Alone:
 @pytest.mark.parametrize("road", ["dgl", "pyg"])
 def test_layers(some: Workers, road: str) -> None:
     """Layers of DGL and PyG under autocast, and as ``layer.bfloat16()``."""
+    if road == "pyg":
+        pytest.importorskip("torch_geometric")
     if some.world == (2 if road == "dgl" else 3):
         pytest.skip("the other road has it")
     alone = Alone(road, with_loops(make("random", some.world, seed=3)), NAMES[road])
@@ -330,3 +332,10 @@ def test_training(pool: Pool) -> None:
                 assert one["gradients"] == [SINGLE]
                 assert one["out"] == (HALF if kind == "sage" else SINGLE)
                 assert kind != "sage" or set(one["saved"]) <= {HALF}
+
+
+@pytest.mark.full
+def test_compiled_under_autocast(pool: Pool) -> None:
+    graph = make("random", 1, seed=5)
+    x = np.random.default_rng(2).standard_normal((61, 6)).astype(np.float32)
+    assert Workers(pool, 1, "shm").run(cases.compiled, graph.shares(x=x)) == [[HALF, HALF]]

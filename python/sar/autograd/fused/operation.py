@@ -19,6 +19,8 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor, nn
 
+from sar.autograd.autocast import autocast_state
+
 from .deferred import computed
 
 __all__ = ["POSSIBLE", "declare", "number", "traced"]
@@ -62,6 +64,8 @@ def number(prepared: Prepared) -> int:
 
 def traced(prepared: Prepared, args: Sequence[Any], kwargs: Dict[str, Any]) -> Optional[Tensor]:
     """What torch.compile traces for a call of a module; None where the call has to run without it."""
+    if autocast_state().on:
+        return None  # torch runs the operation without autocast
     rows: List[Tensor] = []
     given: List[str] = []
     for name, value in [*[("", a) for a in args], *kwargs.items()]:
