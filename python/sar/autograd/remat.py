@@ -14,6 +14,8 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
+from .types import class_of
+
 M = TypeVar("M", bound=nn.Module)
 
 
@@ -50,11 +52,6 @@ def remat(module: M, enabled: bool = True, *, dtype: Optional[torch.dtype] = Non
     return module
 
 
-def class_of(module: nn.Module) -> Any:
-    """The class of a module, without what :func:`remat` put in front of it."""
-    return type(module).__mro__[2] if isinstance(module, _Again) else type(module)
-
-
 class _Again:
     """Goes in front of a module's class. ``_forward`` of a module is what it computes in place of its class's."""
 
@@ -74,7 +71,7 @@ class _Again:
             return checkpoint(forward, *args, use_reentrant=False, context_fn=contexts, **kwargs)
 
     def __reduce_ex__(self, protocol: Any) -> Any:  # the class is made here, so copies and pickles make it again
-        return _copy, (class_of(self),), self.__dict__  # type: ignore[arg-type]
+        return _copy, (class_of(self),), self.__dict__
 
 
 def _rounded(forward: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Tuple[Any, Any, Any]:
@@ -115,7 +112,7 @@ _made: Dict[Any, Any] = {}
 
 def _again(base: Any) -> Any:
     if base not in _made:
-        same = {"__module__": base.__module__, "__doc__": base.__doc__}
+        same = {"__module__": base.__module__, "__doc__": base.__doc__, "_again_of": base}
         _made[base] = type(base.__name__, (_Again, base), same)
     return _made[base]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional, Protocol, Sequence, Tuple
+from typing import Any, Optional, Protocol, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -109,3 +109,8 @@ class Expr:
     def __repr__(self) -> str:
         inner = ", ".join(map(repr, self.args)) if self.args else self.side
         return f"{self.op}({inner})"
+
+
+def class_of(module: Any) -> Any:
+    """The class of a module, without what :func:`sar.remat` put in front of it."""
+    return vars(type(module)).get("_again_of", type(module))

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
 from torch import nn
 
 from sar.autograd.compile import compiling
-from sar.autograd.remat import class_of
+from sar.autograd.types import class_of
 
 from . import operation
 

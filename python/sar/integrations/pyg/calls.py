@@ -13,7 +13,7 @@ from torch_geometric import nn as pyg
 
 from sar.autograd.compile import uncompiled
 from sar.autograd.fused.prepared import instead_of_forward
-from sar.autograd.remat import class_of
+from sar.autograd.types import class_of
 from sar.graph.edge_index.index import SplitEdgeIndex
 from sar.integrations.replacements import given
 

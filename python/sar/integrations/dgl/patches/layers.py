@@ -21,7 +21,7 @@ from sar.autograd.compile import compiling as _compiling
 from sar.autograd.fused import gat, scaled_product
 from sar.autograd.fused.eligibility import changed, gat_unfit
 from sar.autograd.fused.prepared import instead_of_forward
-from sar.autograd.remat import class_of
+from sar.autograd.types import class_of
 from sar.graph.counts import Counts
 from sar.graph.edge_tensor.softmax import edge_softmax
 from sar.graph.layer_support import GraphIndex
