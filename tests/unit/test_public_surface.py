@@ -375,7 +375,7 @@ def test_a_misspelled_setting() -> None:
         with pytest.raises(AttributeError, match=f"no setting '{wrong}'; did you mean '{near}'?"):
             setattr(sar.Config, wrong, 1)
         assert not hasattr(sar.Config, wrong)
-    there = "no setting 'colour'; there are: allow_outside_paths, block_bytes, .*, window_bytes$"
+    there = "no setting 'colour'; there are: allow_outside_paths, block_bytes, .*, wire_dtype$"
     with pytest.raises(AttributeError, match=there):
         sar.Config.colour = "red"  # type: ignore[attr-defined]
     with pytest.raises(AttributeError):  # an object's settings would be nobody's
