@@ -960,26 +960,40 @@ sar_status sar_checksum(const DLTensor *x, uint64_t *out);
  * normalized, by
  *   s[i, j] = (x[i, j] - columns[0, j]) * columns[1, j] + columns[2, j]
  * and with relu != 0 it becomes 0 where it is not above 0 (NaN stays), and so do gradients of it.
+ * Behind that is dropout, in results and in gradients, unless it is NULL.
  * Sums add up in one order, whatever the number of threads. */
+
+/* Element [i, j] becomes 0 where a random number in [0, 1), drawn for seed, key of row i and j, is
+ * below share (of 31 bits), and is divided by 1 - share elsewhere. The same numbers for every dtype,
+ * and whatever other rows there are. */
+typedef struct {
+  size_t size;
+  double share;         /* 0 to 1; 0: nothing is dropped */
+  uint64_t seed;
+  const DLTensor *keys; /* int64 [n], or NULL: key_base + i */
+  int64_t key_base;
+} sar_dropout;
 
 /* out[0, j]: mean over i of x[i, j]; out[1, j]: sum over i of (x[i, j] - mean)^2. Zeros where there
  * are no rows. */
 sar_status sar_column_moments(const DLTensor *x, DLTensor *out);
 
-/* out[i, j] = s[i, j]; columns [3, f]; out may be x. */
-sar_status sar_normalize(const DLTensor *x, const DLTensor *columns, int32_t relu, DLTensor *out);
+/* out[i, j] = s[i, j]; columns [3, f]; out may be x. Where columns is NULL, s is x, and relu must be
+ * 0: dropout alone, and the gradient of it. */
+sar_status sar_normalize(const DLTensor *x, const DLTensor *columns, int32_t relu,
+                         const sar_dropout *dropout, DLTensor *out);
 
 /* out[0, j]: sum over i of grad[i, j]
  * out[1, j]: sum over i of grad[i, j] * (x[i, j] - columns[0, j])
  * columns [3, f]. */
 sar_status sar_normalize_sums(const DLTensor *grad, const DLTensor *x, const DLTensor *columns,
-                              int32_t relu, DLTensor *out);
+                              int32_t relu, const sar_dropout *dropout, DLTensor *out);
 
 /* grad_x[i, j] = grad[i, j] * columns[1, j] + (x[i, j] - columns[0, j]) * columns[3, j]
  *              + columns[4, j]
- * columns [5, f]; grad_x may be grad. */
+ * columns [5, f]; grad_x may be grad or x. */
 sar_status sar_normalize_grad(const DLTensor *grad, const DLTensor *x, const DLTensor *columns,
-                              int32_t relu, DLTensor *grad_x);
+                              int32_t relu, const sar_dropout *dropout, DLTensor *grad_x);
 
 #ifdef __cplusplus
 }

@@ -14,6 +14,7 @@ typedef const char sar_const_char;
 typedef const DLTensor sar_const_tensor;
 typedef const sar_session_config sar_const_session_config;
 typedef const sar_program_call sar_const_program_call;
+typedef const sar_dropout sar_const_dropout;
 typedef const sar_sample_config sar_const_sample_config;
 typedef const sar_stream sar_const_stream;
 typedef const sar_transport sar_const_transport;

@@ -164,50 +164,73 @@ func sar_checksum(x *C.sar_const_tensor, out *C.uint64_t) C.sar_status {
 type norm struct {
 	grad, columns, out *C.DLTensor
 	relu               bool
+	dropout            *C.sar_const_dropout
 }
 
 //export sar_normalize
-func sar_normalize(x, columns *C.sar_const_tensor, relu C.int32_t, out *C.DLTensor) C.sar_status {
+func sar_normalize(x, columns *C.sar_const_tensor, relu C.int32_t, dropout *C.sar_const_dropout, out *C.DLTensor,
+) C.sar_status {
 	return guard("sar_normalize", func(*call) {
 		v := view("x", x)
-		byFloat(v, normalize[float32], normalize[float64])(v, norm{columns: columns, out: out, relu: relu != 0})
+		byFloat(v, normalize[float32], normalize[float64])(v, norm{nil, columns, out, relu != 0, dropout})
 	})
 }
 
 func normalize[T session.Float](v tensor, a norm) {
 	x := matrix[T](v)
-	s, _ := standard[T](a, 3, x.Width)
+	if a.columns == nil {
+		demand(!a.relu, "relu is set, and columns is NULL")
+		session.Drop(shaped[T]("out", a.out, v), x.Data, x.Width, a.drop(x.N))
+		return
+	}
+	s, _ := standard[T](a, 3, x)
 	session.Normalize(shaped[T]("out", a.out, v), x.Data, s)
 }
 
 //export sar_normalize_sums
-func sar_normalize_sums(grad, x, columns *C.sar_const_tensor, relu C.int32_t, out *C.DLTensor) C.sar_status {
+func sar_normalize_sums(grad, x, columns *C.sar_const_tensor, relu C.int32_t, dropout *C.sar_const_dropout,
+	out *C.DLTensor,
+) C.sar_status {
 	return guard("sar_normalize_sums", func(*call) {
 		v := view("x", x)
-		byFloat(v, normalizeSums[float32], normalizeSums[float64])(v, norm{grad, columns, out, relu != 0})
+		byFloat(v, normalizeSums[float32], normalizeSums[float64])(v, norm{grad, columns, out, relu != 0, dropout})
 	})
 }
 
 func normalizeSums[T session.Float](v tensor, a norm) {
 	x := matrix[T](v)
 	plain, along := columnSums(a.out, x.Width)
-	s, _ := standard[T](a, 3, x.Width)
+	s, _ := standard[T](a, 3, x)
 	session.NormalizeSums(shaped[T]("grad", a.grad, v), x.Data, s, plain, along)
 }
 
 //export sar_normalize_grad
-func sar_normalize_grad(grad, x, columns *C.sar_const_tensor, relu C.int32_t, gradX *C.DLTensor) C.sar_status {
+func sar_normalize_grad(grad, x, columns *C.sar_const_tensor, relu C.int32_t, dropout *C.sar_const_dropout,
+	gradX *C.DLTensor,
+) C.sar_status {
 	return guard("sar_normalize_grad", func(*call) {
 		v := view("x", x)
-		byFloat(v, normalizeGrad[float32], normalizeGrad[float64])(v, norm{grad, columns, gradX, relu != 0})
+		byFloat(v, normalizeGrad[float32], normalizeGrad[float64])(v, norm{grad, columns, gradX, relu != 0, dropout})
 	})
 }
 
 func normalizeGrad[T session.Float](v tensor, a norm) {
 	x := matrix[T](v)
-	s, more := standard[T](a, 5, x.Width)
+	s, more := standard[T](a, 5, x)
 	session.NormalizeGrad(shaped[T]("grad_x", a.out, v), shaped[T]("grad", a.grad, v), x.Data,
 		session.Gradient[T]{Standard: s, Times: more[:x.Width], Plus: more[x.Width:]})
+}
+
+// drop reads what is dropped of n rows.
+func (a norm) drop(n int) session.Dropout {
+	if a.dropout == nil {
+		return session.Dropout{}
+	}
+	d := copyIn("dropout", a.dropout)
+	share, keys := float64(d.share), optional[int64]("dropout.keys", d.keys)
+	demand(share >= 0 && share <= 1, "dropout.share is %v: it is from 0 to 1", share)
+	demand(keys == nil || len(keys) == n, "dropout.keys has %d entries, and x %d rows", len(keys), n)
+	return session.Dropout{Share: share, Seed: uint64(d.seed), Keys: keys, KeyBase: int64(d.key_base)}
 }
 
 // shaped reads a tensor of the shape of x.
@@ -217,11 +240,12 @@ func shaped[T session.Float](name string, t *C.DLTensor, x tensor) []T {
 	return elements[T](v)
 }
 
-// standard reads count numbers of each column: those of Standard, and the rest.
-func standard[T session.Float](a norm, count, width int) (s session.Standard[T], more []T) {
+// standard reads count numbers of each column of x: those of Standard, and the rest.
+func standard[T session.Float](a norm, count int, x session.Rows[T]) (s session.Standard[T], more []T) {
+	width := x.Width
 	n := sized[T]("columns", a.columns, count, width)
 	return session.Standard[T]{
-		About: n[:width], Scale: n[width : 2*width], Shift: n[2*width : 3*width], Gate: a.relu,
+		About: n[:width], Scale: n[width : 2*width], Shift: n[2*width : 3*width], Gate: a.relu, Drop: a.drop(x.N),
 	}, n[3*width:]
 }
 

@@ -4,10 +4,12 @@ import "sar/core/internal/vec"
 
 // Standard is the numbers of each column by which rows are normalized:
 // s[i,j] = (x[i,j] - About[j]) · Scale[j] + Shift[j], all [width]. With Gate what is not above 0
-// becomes 0 (ReLU), in results and in gradients; NaN stays.
+// becomes 0 (ReLU), in results and in gradients; NaN stays. What Drop drops becomes 0 after that, in results
+// and in gradients, and the rest is scaled.
 type Standard[T Float] struct {
 	About, Scale, Shift []T
 	Gate                bool
+	Drop                Dropout
 }
 
 // Sums of columns add up blocks of rows in the precision of the elements, blocks in double precision
@@ -99,8 +101,17 @@ func Normalize[T Float](p *Pool, z, x []T, s Standard[T]) {
 	of := s.loop()
 	eachRows(p, len(x)/max(1, width), width, func(r0, r1 int) {
 		c := of
-		c.X, c.Z = x[r0*width:r1*width], z[r0*width:r1*width]
-		loops.Affine(&c)
+		if s.Drop.Share == 0 {
+			c.X, c.Z = x[r0*width:r1*width], z[r0*width:r1*width]
+			loops.Affine(&c)
+			return
+		}
+		drop := dropOf[T](s.Drop)
+		for i := r0; i < r1; i++ {
+			c.X, c.Z = x[i*width:(i+1)*width], z[i*width:(i+1)*width]
+			loops.Affine(&c)
+			drop.row(c.Z, c.Z, i)
+		}
 	})
 }
 
@@ -117,7 +128,16 @@ func NormalizeSums[T Float](p *Pool, g, x []T, s Standard[T], plain, along []flo
 		c := of
 		c.X, c.G, c.Plain, c.Along = x[begin:end], g[begin:end], scratch[:width], scratch[width:2*width]
 		clear(scratch)
-		loops.Products(&c)
+		if s.Drop.Share == 0 {
+			loops.Products(&c)
+		} else {
+			drop, kept := dropOf[T](s.Drop), scratch[2*width:]
+			for at := begin; at < end; at += width {
+				drop.row(kept, g[at:at+width], at/width)
+				c.X, c.G = x[at:at+width], kept
+				loops.Products(&c)
+			}
+		}
 		sums = sums[:2*width]
 		for j, v := range scratch[:2*width] {
 			sums[j] += float64(v)
@@ -140,7 +160,7 @@ type Gradient[T Float] struct {
 }
 
 // NormalizeGrad: z[i,j] = g[i,j] · Scale[j] + (x[i,j] - About[j]) · Times[j] + Plus[j], where g counts
-// as 0 behind a shut gate. g, x, z [n, width]; z may be g.
+// as 0 behind a shut gate. g, x, z [n, width]; z may be g or x.
 func NormalizeGrad[T Float](p *Pool, z, g, x []T, s Gradient[T]) {
 	width, loops := s.width(), vec.ColumnLoops[T]()
 	need("g", len(g), len(x))
@@ -151,8 +171,18 @@ func NormalizeGrad[T Float](p *Pool, z, g, x []T, s Gradient[T]) {
 	of.B, of.C = s.Times[:width], s.Plus[:width]
 	eachRows(p, len(x)/max(1, width), 2*width, func(r0, r1 int) {
 		c := of
-		c.X, c.G, c.Z = x[r0*width:r1*width], g[r0*width:r1*width], z[r0*width:r1*width]
-		loops.Gradient(&c)
+		if s.Drop.Share == 0 {
+			c.X, c.G, c.Z = x[r0*width:r1*width], g[r0*width:r1*width], z[r0*width:r1*width]
+			loops.Gradient(&c)
+			return
+		}
+		drop, kept := dropOf[T](s.Drop), make([]T, width)
+		for i := r0; i < r1; i++ {
+			from, to := i*width, (i+1)*width
+			drop.row(kept, g[from:to], i)
+			c.X, c.G, c.Z = x[from:to], kept, z[from:to]
+			loops.Gradient(&c)
+		}
 	})
 }
 

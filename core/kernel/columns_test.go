@@ -28,10 +28,20 @@ func columnKernels[T vec.Float](t *testing.T, eps float64) {
 			x[i], g[i] = T(mean[i%width]+deviation[i%width]*rng.NormFloat64()), T(rng.NormFloat64())
 		}
 		s := Standard[T]{About: make([]T, width), Scale: make([]T, width), Shift: make([]T, width), Gate: n%2 == 0}
+		if n%10 == 0 {
+			s.Drop = Dropout{Share: 0.25, Seed: rng.Uint64(), KeyBase: 7}
+		}
 		times, plus := make([]T, width), make([]T, width)
 		for j := range width {
 			s.About[j], s.Scale[j], s.Shift[j] = T(mean[j]), T(rng.NormFloat64()), T(rng.NormFloat64())
 			times[j], plus[j] = T(rng.NormFloat64()), T(rng.NormFloat64())
+		}
+		kept := make([]T, len(x))
+		for i := range kept {
+			kept[i] = 1
+		}
+		if s.Drop.Share > 0 {
+			Drop(NewPool(1), kept, kept, width, s.Drop)
 		}
 		var bits [][]float64
 		for _, threads := range []int{1, 3} {
@@ -43,7 +53,7 @@ func columnKernels[T vec.Float](t *testing.T, eps float64) {
 			Normalize(p, z, x, s)
 			NormalizeGrad(p, grad, grad, x, Gradient[T]{s, times, plus})
 			for j := range width {
-				columns[T]{n, width, eps, got, x, g, z, grad, Gradient[T]{s, times, plus}}.check(t, j)
+				columns[T]{n, width, eps, got, x, g, z, grad, kept, Gradient[T]{s, times, plus}}.check(t, j)
 			}
 			for _, v := range slices.Concat(z, grad) {
 				got = append(got, float64(v))
@@ -62,6 +72,7 @@ type columns[T Float] struct {
 	eps           float64
 	got           []float64
 	x, g, z, grad []T
+	kept          []T // what dropout multiplies with
 	Gradient[T]
 }
 
@@ -77,10 +88,11 @@ func (c columns[T]) check(t *testing.T, j int) {
 	for i := range n {
 		at := i*width + j
 		centred := x[at] - s.About[j]
-		v, b := T(centred*s.Scale[j])+s.Shift[j], g[at]
+		v, b := T(centred*s.Scale[j])+s.Shift[j], g[at]*c.kept[at]
 		if s.Gate && v <= 0 {
 			v, b = 0, 0
 		}
+		v *= c.kept[at]
 		if want := T(b*s.Scale[j]) + T(centred*times[j]) + plus[j]; z[at] != v || grad[at] != want {
 			t.Fatalf("[%d, %d]: %v and gradient %v, want %v and %v", i, j, z[at], grad[at], v, want)
 		}
@@ -114,12 +126,16 @@ func BenchmarkColumns(b *testing.B) {
 		one[j] = 1
 	}
 	s := Standard[float32]{About: one, Scale: one, Shift: one, Gate: true}
+	half := s
+	half.Drop = Dropout{Share: 0.5}
 	sums := make([]float64, 2*width)
 	for name, f := range map[string]func(){
 		"moments":   func() { ColumnMoments(p, x, width, sums[:width], sums[width:]) },
 		"normalize": func() { Normalize(p, z, x, s) },
 		"sums":      func() { NormalizeSums(p, z, x, s, sums[:width], sums[width:]) },
 		"gradient":  func() { NormalizeGrad(p, z, z, x, Gradient[float32]{s, one, one}) },
+		"dropped":   func() { Normalize(p, z, x, half) },
+		"drop":      func() { Drop(p, z, x, width, half.Drop) },
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {

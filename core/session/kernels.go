@@ -13,6 +13,7 @@ type (
 	Product[T Float]  = kernel.Product[T]
 	Standard[T Float] = kernel.Standard[T]
 	Gradient[T Float] = kernel.Gradient[T]
+	Dropout           = kernel.Dropout
 )
 
 // pool is shared by all sessions of the process: threads belong to the machine. At first there
@@ -37,6 +38,9 @@ func SDDMM[T Float](dw, g []T, m Product[T])            { kernel.SDDMM(pool, dw,
 func Checksum(b []byte) uint64                          { return kernel.Checksum(pool, b) }
 func Normalize[T Float](z, x []T, s Standard[T])        { kernel.Normalize(pool, z, x, s) }
 func NormalizeGrad[T Float](z, g, x []T, s Gradient[T]) { kernel.NormalizeGrad(pool, z, g, x, s) }
+
+// Drop has the name of that of package kernel too.
+func Drop[T Float](z, x []T, width int, d Dropout) { kernel.Drop(pool, z, x, width, d) }
 
 func ColumnMoments[T Float](x []T, width int, mean, squares []float64) {
 	kernel.ColumnMoments(pool, x, width, mean, squares)

@@ -13,6 +13,7 @@ from .autograd.fused import operation
 from .autograd.fused.eligibility import disturbed, gat_unfit, sage_unfit
 from .autograd.fused.prepared import (
     BATCH_NORM,
+    DROPOUT,
     FUSED,
     STEPS,
     UNTOUCHED,
@@ -26,7 +27,7 @@ from .data.partition_book import CanonicalEtype
 from .distributed.agreement import all_or_none, said_by_all
 from .errors import ScheduleError
 from .graph.manager import GraphShardManager
-from .nn import GATConv, SAGEConv, convert
+from .nn import GATConv, SAGEConv, convert, dropout
 from .units import size
 
 if TYPE_CHECKING:
@@ -85,7 +86,8 @@ def prepare(model: Model, graph_or_data: Union[GraphShardManager, SplitEdgeIndex
     Layers of DGL, PyG and ``sar.nn`` run in one piece where nothing looks at their steps, and all workers do the same.
     Batch norms of torch and PyG take the statistics of all workers, as after :func:`sar.convert_batchnorm`; their class
     stays. Normalizations and aggregation modules of PyG ask in their first forward whether they are given own nodes,
-    and not again. Parameters, buffers and names in ``state_dict`` stay as they are.
+    and not again. Dropout modules draw by seeds of rank 0 and by the ids of nodes, and keep no mask. Parameters,
+    buffers and names in ``state_dict`` stay as they are.
 
     What replaces a forward stands in the module itself, and :func:`restore` takes it away. A deep copy is prepared as
     well. A model that is pickled, and read again, is not. A model that is not prepared runs too, but for batch norm
@@ -184,7 +186,7 @@ def _plans(modules: Dict[str, nn.Module]) -> Dict[str, Plan]:
         plan = None
         if not plain_forward(module):
             plan = Plan(UNTOUCHED, "its forward is replaced in this object")
-        plan = plan or convert.plan(module, path) or _of_sar(module)
+        plan = plan or convert.plan(module, path) or dropout.plan(module, path) or _of_sar(module)
         if plan is None and dgl is not None:
             plan = dgl.plan(module)
         if plan is None and pyg is not None:
@@ -275,7 +277,7 @@ def _costs(
         became = agreed[path][0]
         sizes = _sizes(path, relations) if became in (FUSED, STEPS, BATCH_NORM) else None
         found = None if sizes is None else cost(module, sizes, became == FUSED, grad=not first)
-        known[path] = found or (None, None)
+        known[path] = found or (None, 0 if became == DROPOUT else None)
         first = first and (found is None or became == BATCH_NORM)
     return known
 

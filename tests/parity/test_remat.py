@@ -33,7 +33,7 @@ def test_layers(workers: Workers, kind: str) -> None:
         rows, small = plain["x"].nbytes, 4096  # seeds, statistics
         assert again["kept"]["bytes"] <= 2 * rows + small
         if rows > small:
-            assert plain["kept"]["bytes"] > 5 * rows
+            assert plain["kept"]["bytes"] > 3 * rows
 
 
 @pytest.mark.parametrize("activation", ["none", "relu", "leaky_relu", "elu", "gelu", "tanh", "sigmoid"])
@@ -86,7 +86,7 @@ def test_bad_arguments() -> None:
     with pytest.raises(ValueError, match="swish"):
         sar.nn.BatchNormAct(3, "swish")
     with pytest.raises(ValueError, match="share"):
-        sar.nn.BatchNormAct(3, dropout=1.0)
+        sar.nn.BatchNormAct(3, dropout=1.5)
 
 
 def test_inputs_kept_as_bfloat16() -> None:

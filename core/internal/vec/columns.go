@@ -25,6 +25,8 @@ type ColumnOps[T Float] struct {
 	Products func(c *Columns[T])
 	// Gradient, with g = open ? g[r, j] : 0: z[r, j] = g * scale[j] + (x[r, j] - about[j]) * b[j] + c[j]
 	Gradient func(c *Columns[T])
+	// Drop: what is kept of one row, times the scale; z may be x
+	Drop func(z, x []T, d *Drop[T])
 }
 
 type columnTable struct {
@@ -51,6 +53,7 @@ func scalarColumns[T Float]() ColumnOps[T] {
 		Affine:     affineScalar[T],
 		Products:   productsScalar[T],
 		Gradient:   gradientScalar[T],
+		Drop:       dropScalar[T],
 	}
 }
 

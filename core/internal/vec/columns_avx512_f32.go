@@ -19,6 +19,7 @@ func columnsF32x16() ColumnOps[float32] {
 		Affine:     affineF32x16,
 		Products:   productsF32x16,
 		Gradient:   gradientF32x16,
+		Drop:       dropF32,
 	}
 }
 

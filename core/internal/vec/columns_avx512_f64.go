@@ -19,6 +19,7 @@ func columnsF64x8() ColumnOps[float64] {
 		Affine:     affineF64x8,
 		Products:   productsF64x8,
 		Gradient:   gradientF64x8,
+		Drop:       dropScalar[float64],
 	}
 }
 

@@ -14,6 +14,7 @@ func columnsF32() ColumnOps[float32] {
 		Affine:     affineF32,
 		Products:   productsF32,
 		Gradient:   gradientF32,
+		Drop:       dropF32,
 	}
 }
 

@@ -16,6 +16,7 @@ func columnsF64() ColumnOps[float64] {
 		Affine:     affineF64,
 		Products:   productsF64,
 		Gradient:   gradientF64,
+		Drop:       dropScalar[float64],
 	}
 }
 

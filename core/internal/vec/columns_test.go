@@ -54,6 +54,12 @@ func columnLoops[T Float](t *testing.T, ops, reference *ColumnOps[T]) {
 				}
 				same(t, fmt.Sprintf("%s of %d rows of %d", name, rows, d), got, before, want[guard:len(want)-guard], exact)
 			}
+			drop := Drop[T]{A: rng.Uint32(), B: rng.Uint32(), Below: rng.Int32(), Scale: draw(1)[0]}
+			before := draw(rows*d + 2*guard)
+			got, want := slices.Clone(before), make([]T, rows*d)
+			ops.Drop(got[guard:], given.X, &drop)
+			dropScalar(want, given.X, &drop)
+			same(t, fmt.Sprintf("Drop of %d", rows*d), got, before, want, exact)
 			in := slices.Clone(given.G) // in place of the gradient
 			c, apart := given, given
 			c.G, c.Z = in, in

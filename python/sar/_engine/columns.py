@@ -6,16 +6,38 @@ computed in. Rows of bfloat16 are widened in blocks.
 
 from __future__ import annotations
 
-from typing import Iterator, NamedTuple, Tuple
+import ctypes as ct
+from typing import Any, Iterator, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
 
 from . import library
+from .signatures import TYPES
 from .storage import computed_in, rounded
 
 _BLOCK = 1 << 18
 """Numbers of a block of rows that are widened."""
+_Dropout: Any = TYPES["sar_dropout"]
+
+
+class Dropout(NamedTuple):
+    """What is dropped of rows, which are known by ``keys``, int64 ``[n]``, or from ``key_base`` on."""
+
+    share: float
+    seed: int
+    keys: Optional[Tensor]
+    key_base: int = 0
+
+
+def _dropped(drop: Optional[Dropout], at: slice) -> Any:
+    """The same of some of the rows, as the engine takes it."""
+    if drop is None:
+        return None
+    view = None if drop.keys is None else library.tensor(drop.keys[at])
+    made = _Dropout(drop.share, drop.seed, None if view is None else ct.pointer(view), drop.key_base + at.start)
+    made._keep = view
+    return made
 
 
 class Moments(NamedTuple):
@@ -53,27 +75,32 @@ def checksum(x: Tensor) -> int:
     return library.call("sar_checksum", x) >> 1
 
 
-def normalize(x: Tensor, columns: Tensor, relu: bool, out: Tensor) -> None:
-    """``(x - columns[0]) * columns[1] + columns[2]``, and ReLU of it, into ``out``."""
+def normalize(x: Tensor, columns: Optional[Tensor], relu: bool, drop: Optional[Dropout], out: Tensor) -> None:
+    """``(x - columns[0]) * columns[1] + columns[2]``, or x, and ReLU and dropout of it, into ``out``."""
     for at, (rows, into) in _widened(x, out):
-        library.call("sar_normalize", rows, columns, relu, into)
+        library.call("sar_normalize", rows, columns, relu, _dropped(drop, at), into)
         rounded(into, out[at])
 
 
-def normalize_sums(grad: Tensor, x: Tensor, columns: Tensor, relu: bool) -> Tuple[Tensor, Tensor]:
-    """Sums of ``grad`` and of ``grad * (x - columns[0])``; with ``relu``, ``grad`` counts where ReLU was above 0."""
+def normalize_sums(
+    grad: Tensor, x: Tensor, columns: Tensor, relu: bool, drop: Optional[Dropout]
+) -> Tuple[Tensor, Tensor]:
+    """Sums of ``grad`` and of ``grad * (x - columns[0])``. ``grad`` is of what :func:`normalize` gives."""
     total = x.new_zeros((2, x.shape[1]), dtype=torch.float64)
-    for _, (of_rows, rows) in _widened(grad, x):
+    for at, (of_rows, rows) in _widened(grad, x):
         found = torch.empty_like(total)
-        library.call("sar_normalize_sums", of_rows, rows, columns, relu, found)
+        library.call("sar_normalize_sums", of_rows, rows, columns, relu, _dropped(drop, at), found)
         total += found
     return total[0], total[1]
 
 
-def normalize_grad(grad: Tensor, x: Tensor, columns: Tensor, relu: bool, grad_x: Tensor) -> None:
-    """``grad * columns[1] + (x - columns[0]) * columns[3] + columns[4]`` into ``grad_x``, which may be ``grad``."""
+def normalize_grad(
+    grad: Tensor, x: Tensor, columns: Tensor, relu: bool, drop: Optional[Dropout], grad_x: Tensor
+) -> None:
+    """``grad * columns[1] + (x - columns[0]) * columns[3] + columns[4]`` into ``grad_x``, which may be ``grad`` or x;
+    ``grad`` as for :func:`normalize_sums`."""
     for at, (of_rows, rows, into) in _widened(grad, x, grad_x):
-        library.call("sar_normalize_grad", of_rows, rows, columns, relu, into)
+        library.call("sar_normalize_grad", of_rows, rows, columns, relu, _dropped(drop, at), into)
         rounded(into, grad_x[at])
 
 

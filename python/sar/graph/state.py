@@ -79,6 +79,8 @@ class GraphState:
     node_ids: Dict[str, str] = field(default_factory=dict)
     classes: Dict[str, int] = field(default_factory=dict)
     sampling_graphs: Dict[Tuple[CanonicalEtype, ...], Any] = field(default_factory=dict, init=False)
+    row_keys: Dict[str, Any] = field(default_factory=dict, init=False)
+    """By node type, what dropout knows own rows by, once it was asked for."""
 
     def __post_init__(self) -> None:
         if not self.edges_global:

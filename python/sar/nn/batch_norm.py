@@ -14,6 +14,7 @@ from sar.autograd.compile import uncompiled
 from sar.autograd.double_backward import differentiable_once
 from sar.autograd.dtypes import FLOATS, refusal
 from sar.autograd.fused.batch_norm import Norm, normalized
+from sar.autograd.fused.prepared import prepared
 from sar.graph.edge_tensor.tensor import EdgeTensor
 
 __all__ = ["DistributedBN1D", "MeanOp", "VarOp", "mean_op", "var_op"]
@@ -40,6 +41,8 @@ class DistributedBN1D(nn.Module):
     num_batches_tracked: Optional[Tensor]
     _dims: Tuple[int, ...] = (3,)
     """Of inputs that have more than rows and features."""
+    _graph: Any = None
+    """Whose nodes the rows are, in the place of a module that :func:`sar.prepare` was given."""
 
     def __init__(
         self,
@@ -104,7 +107,9 @@ class DistributedBN1D(nn.Module):
         """The statistics of the input, which the running ones, where there are any, are moved towards."""
         if self.distributed is None:
             self.distributed = _session.peek() is not None
-        norm = Norm(inp, self.weight, self.bias, self.eps, self.distributed)
+        known = prepared(self)
+        graph = self._graph if known is None else known.graph
+        norm = Norm(inp, self.weight, self.bias, self.eps, self.distributed, graph)
         mean, var, batches = self.running_mean, self.running_var, self.num_batches_tracked
         if mean is None or var is None or batches is None:
             return norm

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from sar.autograd.fused.batch_norm import normalized
@@ -26,7 +25,7 @@ class BatchNormAct(DistributedBN1D):
     :param dropout: share of elements set to 0 in training
     :param reuse_input: backward writes the gradient of x over x, which saves a tensor of its size. Only where nothing
         but this module reads x, as in ``norm(layer(graph, h))``; torch refuses a second backward
-    :raises ValueError: another activation, or a share outside [0, 1)
+    :raises ValueError: another activation, or a share outside [0, 1]
     """
 
     def __init__(
@@ -41,8 +40,8 @@ class BatchNormAct(DistributedBN1D):
         super().__init__(n_feats, **options)
         if activation not in ACTIVATIONS:
             raise ValueError(f"activation {activation!r} is unknown: give one of {', '.join(ACTIVATIONS)}")
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout={dropout}: give a share in [0, 1)")
+        if not 0 <= dropout <= 1:
+            raise ValueError(f"dropout={dropout}: give a share in [0, 1]")
         self.activation = activation
         self.dropout = dropout
         self.reuse_input = reuse_input
@@ -59,10 +58,10 @@ class BatchNormAct(DistributedBN1D):
             return plain if function is None else function(plain)
         check_features(inp, self.n_feats)
         inp = inp.contiguous()
-        dropout_p = self.dropout if self.training else 0.0
-        seed = int(torch.randint(0, 1 << 62, ()).item()) if dropout_p > 0 else 0
         norm = self._norm(inp)
-        recipe = norm.recipe._replace(activation=self.activation, dropout_p=dropout_p, seed=seed)
+        recipe = norm.recipe._replace(activation=self.activation)
+        if self.training and self.dropout > 0 and recipe.draws is not None:
+            recipe = recipe._replace(drop=recipe.draws.next(self.dropout))
         return normalized(inp, self.weight, self.bias, norm, recipe, self.reuse_input)
 
     def extra_repr(self) -> str:

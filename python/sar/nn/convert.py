@@ -70,6 +70,7 @@ def _over_all_nodes(module: Any, *args: Any) -> Any:
     made: Any = known.kept.get("made")
     if made is None:
         made = known.kept["made"] = _made(module, known.choice.path)
+        made._graph = known.graph
     made._parameters, made._buffers, made.training = module._parameters, module._buffers, module.training
     if isinstance(made, DistributedBN1D):
         made.eps, made.momentum = module.eps, module.momentum

@@ -46,12 +46,15 @@ void kernels(void) {
   TYPE(sar_checksum, &elsewhere, &sum);
   VALUE(sar_column_moments, x, DOUBLES(2, 3));
   TYPE(sar_column_moments, x, FLOATS(2, 4));
-  VALUE(sar_normalize, x, FLOATS(2, 4), 0, y);
-  TYPE(sar_normalize, x, DOUBLES(3, 4), 0, y);
-  VALUE(sar_normalize_sums, y, x, FLOATS(3, 4), 0, DOUBLES(3, 4));
-  TYPE(sar_normalize_sums, y, ptr, FLOATS(3, 4), 0, DOUBLES(2, 4));
-  VALUE(sar_normalize_grad, y, x, FLOATS(3, 4), 0, y);
-  TYPE(sar_normalize_grad, DOUBLES(2, 4), x, FLOATS(5, 4), 0, y);
+  VALUE(sar_normalize, x, FLOATS(2, 4), 0, NULL, y);
+  VALUE(sar_normalize, x, NULL, 1, NULL, y);
+  sar_dropout all = {.size = sizeof all, .share = 1.5};
+  VALUE(sar_normalize, x, NULL, 0, &all, y);
+  TYPE(sar_normalize, x, DOUBLES(3, 4), 0, NULL, y);
+  VALUE(sar_normalize_sums, y, x, FLOATS(3, 4), 0, NULL, DOUBLES(3, 4));
+  TYPE(sar_normalize_sums, y, ptr, FLOATS(3, 4), 0, NULL, DOUBLES(2, 4));
+  VALUE(sar_normalize_grad, y, x, FLOATS(3, 4), 0, NULL, y);
+  TYPE(sar_normalize_grad, DOUBLES(2, 4), x, FLOATS(5, 4), 0, NULL, y);
 }
 
 void sessions(void) {

@@ -11,7 +11,7 @@ import (
 // toFloat64 makes the loops for float64 of those for float32.
 var toFloat64 = strings.NewReplacer(
 	"Float32", "Float64", "float32", "float64", "F32", "F64", "f32s", "f64s", "u32s", "u64s", "fillU32", "fillU64",
-	"winF32", "winScalar[float64]", "pickF32", "pickScalar[float64]",
+	"winF32", "winScalar[float64]", "pickF32", "pickScalar[float64]", "dropF32", "dropScalar[float64]",
 	"halfSumF32", "halfSumScalar[float64]", "halfSumsF32", "halfSumsScalar[float64]",
 	"halfRowsF32", "halfRowsScalar[float64]", "narrowF32", "narrowScalar[float64]",
 )

@@ -25,6 +25,7 @@ from sar.config import Config
 
 from . import low_memory
 from .deferred import DeferredTensor
+from .dropout import Draws, keys_of
 from .recompute import Recipe
 
 
@@ -33,15 +34,24 @@ class Norm:
 
     :param x: ``[n, f]``, contiguous
     :param distributed: by the moments of all workers' rows. Then collective
+    :param graph: whose rows they are, of a prepared module: all workers then agree on what dropout draws from. None:
+        each draws for itself
     :raises ValueError: no worker has a row
     """
 
     def __init__(
-        self, x: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], eps: float, distributed: bool
+        self,
+        x: Tensor,
+        weight: Optional[Tensor],
+        bias: Optional[Tensor],
+        eps: float,
+        distributed: bool,
+        graph: Any = None,
     ) -> None:
         grad = torch.is_grad_enabled()
         self.distributed = distributed
-        self.moments, self.shared = all_moments(x.detach(), grad and x.requires_grad, distributed)
+        seed = None if graph is None else int(torch.randint(_SEEDS, ()))
+        self.moments, self.shared, seed = all_moments(x.detach(), grad and x.requires_grad, distributed, seed)
         self.operation = schedule.last()
         rows, mean, m2 = self.moments
         if rows == 0:
@@ -57,18 +67,20 @@ class Norm:
         shift = -self.off * self.scale
         if bias is not None:
             shift += bias.detach().double()
-        self.recipe = Recipe(torch.stack([about, self.scale.to(dtype), shift.to(dtype)]))
+        self.columns = torch.stack([about, self.scale.to(dtype), shift.to(dtype)])
+        self.recipe = Recipe(self.columns, draws=Draws(keys_of(graph, len(x)), seed))
 
     def backward(
-        self, needs: Tuple[bool, bool, bool], grad: Tensor, x: Tensor, relu: bool, out: Optional[Tensor]
+        self, needs: Tuple[bool, bool, bool], grad: Tensor, x: Tensor, recipe: Recipe, out: Optional[Tensor]
     ) -> Tuple[Optional[Tensor], Optional[Tensor], Optional[Tensor]]:
         """Gradients of x, weight and bias, as far as they are needed. Collective where x of any worker needs one.
 
-        :param grad: contiguous, of the normalized rows, or of ReLU of them with ``relu``
+        :param grad: contiguous, of what ``recipe`` makes in the engine
         :param out: where the gradient of x goes, which may be ``grad`` or ``x``
         """
+        drop = recipe.dropped(x)
         # own sums of grad and of grad * (x - mean)
-        plain, along = columns.normalize_sums(grad, x, self.recipe.columns, relu)
+        plain, along = columns.normalize_sums(grad, x, self.columns, recipe.relu, drop)
         along = along - self.off * plain
         for_weight = (along * self.invstd).to(self.dtypes[0]) if needs[1] else None
         for_bias = plain.to(self.dtypes[1]) if needs[2] else None
@@ -83,9 +95,9 @@ class Norm:
                 plain, along = total / self.moments.rows
                 times = -self.scale * self.invstd.square() * along
                 plus = -self.scale * plain - self.off * times
-                numbers = torch.cat([self.recipe.columns, torch.stack([times, plus]).to(self.recipe.columns.dtype)])
+                numbers = torch.cat([self.columns, torch.stack([times, plus]).to(self.columns.dtype)])
                 grad_x = torch.empty_like(grad) if out is None else out
-                columns.normalize_grad(grad, x, numbers, relu, grad_x)
+                columns.normalize_grad(grad, x, numbers, recipe.relu, drop, grad_x)
         return grad_x, for_weight, for_bias
 
 
@@ -100,7 +112,7 @@ def normalized(
     :param reuse: whether backward may overwrite x
     """
     if not norm.needs_backward:
-        later = low_memory.defer(x, recipe.apply) if low_memory.active() and recipe.dropout_p == 0 else None
+        later = low_memory.defer(x, recipe.apply) if low_memory.active() and recipe.drop is None else None
         return recipe.apply(x) if later is None else later
     source = x.detach()
     made = DeferredTensor(source, recipe) if Config.fuse else recipe.apply(x)
@@ -134,33 +146,39 @@ class _Normalize(torch.autograd.Function):
         if ctx.gradients is not None:
             ctx.gradients.check(grad)
         recipe: Recipe = ctx.recipe
-        if recipe.in_engine:
-            grad, out = grad.contiguous(), None
-        else:
+        out = None
+        if not recipe.in_engine:
             grad = out = recipe.back(grad, x)
+            recipe = ctx.norm.recipe
         if ctx.reuse:
             out = x
             torch.autograd.graph.increment_version(x)  # torch refuses to read it as a saved tensor from now on
-        relu = recipe.in_engine and recipe.activation == "relu"
-        found = ctx.norm.backward(ctx.needs_input_grad[1:4], grad, x, relu, out)
+        found = ctx.norm.backward(ctx.needs_input_grad[1:4], grad.contiguous(), x, recipe, out)
         return None, *found, None, None, None, None
 
 
 # ---- moments -----------------------------------------------------------------
 
 
-def all_moments(x: Tensor, needs_grad: bool, distributed: bool) -> Tuple[Moments, bool]:
-    """Moments over all workers, and whether any of them needs a gradient of its rows. Collective where distributed."""
+_SEEDS = 1 << 53
+"""Double precision holds whole numbers below."""
+
+
+def all_moments(
+    x: Tensor, needs_grad: bool, distributed: bool, seed: Optional[int]
+) -> Tuple[Moments, bool, Optional[int]]:
+    """Moments over all workers, whether any of them needs a gradient of its rows, and rank 0's seed, if workers have
+    one. Collective where distributed."""
     rows, mean, m2 = own = columns.moments(x)
     if not distributed:
-        return own, needs_grad
-    features = len(mean)
+        return own, needs_grad, seed
     session = _session.current()
     # every worker fills its own line; adding zeros changes nothing, so all get the same lines to the bit
-    lines = torch.zeros(session.world, 2 * features + 2, dtype=torch.float64)
-    lines[session.rank] = torch.cat([torch.tensor([float(rows), float(needs_grad)], dtype=torch.float64), mean, m2])
+    head = [float(rows), float(needs_grad), *([] if seed is None else [float(seed)])]
+    lines = torch.zeros(session.world, len(head) + 2 * len(mean), dtype=torch.float64)
+    lines[session.rank] = torch.cat([torch.tensor(head, dtype=torch.float64), mean, m2])
     _session.all_reduce(lines, "sum", abi.TRAIN)
     total = Moments(0, torch.zeros_like(mean), torch.zeros_like(m2))
     for line in lines:
-        total = total.merged(Moments(int(line[0]), line[2 : 2 + features], line[2 + features :]))
-    return total, bool(lines[:, 1].any())
+        total = total.merged(Moments(int(line[0]), *line[len(head) :].view(2, -1)))
+    return total, bool(lines[:, 1].any()), None if seed is None else int(lines[0, 2])

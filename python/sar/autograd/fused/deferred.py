@@ -7,7 +7,8 @@ reads the tensor, and in whatever order. A reader adds a node of its own behind 
 - ReLU is deferred too, and computed directly from batch norm's input. The normalized rows are never materialized, nor
   saved for backward.
 - A layer that needs some rows at a time (:meth:`DeferredTensor.unread`) computes them, and again in backward.
-- Dropout that drops nothing (``p=0``, or evaluation) does not read it: its result is the same tensor.
+- Dropout is deferred too, and drawn again in backward. Dropout that drops nothing (``p=0``, or evaluation) gives the
+  same tensor.
 - Any other reader computes the rows once and gets an ordinary tensor. A later ReLU reads these rows too.
 
 Shape, dtype and the like are free. Hooks, ``retain_grad`` and ``torch.autograd.grad`` work as on any tensor.
@@ -29,6 +30,7 @@ from sar.autograd.double_backward import differentiable_once
 from sar.graph.edge_tensor.functions import METADATA, OF_AUTOGRAD, changes
 from sar.graph.edge_tensor.nested import mapped
 
+from .dropout import Drop
 from .recompute import Recipe
 
 __all__ = ["DeferredTensor", "State", "computed"]
@@ -63,10 +65,17 @@ class DeferredTensor(Tensor):
         """Used by backward of the node that makes this tensor, to check its gradient."""
         return self._state.gradients
 
-    def unread(self) -> Optional[Tuple[Tensor, Callable[[Tensor], Tensor]]]:
-        """What it is computed from, and what computes any run of its rows from the same of that; None if its values
-        are there already, since they may have been changed in place."""
+    def unread(self) -> Optional[Tuple[Tensor, Callable[[Tensor, int], Tensor]]]:
+        """What it is computed from, and what computes any run of its rows from the same of that and the number of the
+        first; None if its values are there already, since they may have been changed in place."""
         return self._state.unread()
+
+    def dropout(self, share: float, seed: Optional[int] = None) -> Optional[Tensor]:
+        """Dropout of it, where a batch norm makes it and nobody has read it before.
+
+        :param seed: None: what was agreed on with the statistics, or a number of this worker's torch generator
+        """
+        return self._state.dropout(self, share, seed)
 
     @classmethod
     @uncompiled
@@ -74,12 +83,22 @@ class DeferredTensor(Tensor):
         cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
     ) -> Any:
         kwargs = kwargs or {}
+        if func in (Tensor.backward, torch.autograd.backward) and kwargs.get("inputs") is None:
+            # what is recomputed on the way defers again, so function overrides stay on
+            with torch.enable_grad():  # which torch's reentrant checkpoint has off here
+                args, kwargs = computed(args), computed(kwargs)
+            return func(*args, **kwargs)
         if func in METADATA or func in OF_AUTOGRAD:
             with torch._C.DisableTorchFunctionSubclass():
                 return func(*args, **kwargs)
         target = args[0] if args and isinstance(args[0], DeferredTensor) else None
-        if target is not None and func in _DROPOUT and _drops_nothing(*args[1:], **kwargs):
-            return target
+        if target is not None and func in _DROPOUT:
+            share = _share(*args[1:], **kwargs)
+            found: Optional[Tensor] = target if share == 0 else None
+            if share and not changes(func):
+                found = target.dropout(share)
+            if found is not None:
+                return found
         if func in _RELU and target is not None:
             in_place = changes(func) or (args[1] if len(args) > 1 else kwargs.get("inplace", False))
             found = target._state.relu(target, bool(in_place))
@@ -127,10 +146,8 @@ class State:
 
     def relu(self, tensor: DeferredTensor, in_place: bool) -> Optional[Tensor]:
         """ReLU of it, where batch norm alone makes it and nobody has read it before."""
-        rule = self.rule
-        if self._values is not None or not torch.is_grad_enabled() or not isinstance(rule, Recipe):
-            return None
-        if rule.activation != "none" or not rule.in_engine:
+        rule = self._unread_rule()
+        if rule is None or rule.activation != "none" or rule.drop is not None:
             return None
         self._check()
         rule = rule._replace(activation="relu")
@@ -143,6 +160,21 @@ class State:
         self.changed(tensor)
         return made
 
+    def dropout(self, tensor: DeferredTensor, share: float, seed: Optional[int]) -> Optional[Tensor]:
+        """See :meth:`DeferredTensor.dropout`."""
+        rule = self._unread_rule()
+        if rule is None or rule.drop is not None or not rule.in_engine or rule.draws is None:
+            return None
+        self._check()
+        drop = rule.draws.next(share) if seed is None else Drop(share, seed, rule.draws.keys)
+        made = DeferredTensor(self.source, rule._replace(drop=drop))
+        return self._read(tensor, Recipe(rule.columns, drop=drop), made)
+
+    def _unread_rule(self) -> Optional[Recipe]:
+        """How batch norm makes it, where gradients are recorded and nobody has read it before."""
+        unread = self._values is None and torch.is_grad_enabled()
+        return self.rule if unread and isinstance(self.rule, Recipe) else None
+
     def changed(self, tensor: DeferredTensor) -> None:
         """Notes a change in place."""
         if torch.is_grad_enabled():
@@ -150,7 +182,7 @@ class State:
         with torch._C.DisableTorchFunctionSubclass():
             torch.autograd.graph.increment_version(tensor)
 
-    def unread(self) -> Optional[Tuple[Tensor, Callable[[Tensor], Tensor]]]:
+    def unread(self) -> Optional[Tuple[Tensor, Callable[[Tensor, int], Tensor]]]:
         """See :meth:`DeferredTensor.unread`."""
         if self._values is not None or not isinstance(self.rule, Recipe) or not self.rule.in_engine:
             return None
@@ -169,9 +201,9 @@ class State:
                 "for backward, so change a copy, or change it after"
             )
 
-    def _read(self, tensor: DeferredTensor, relu: Optional[Recipe], given: Optional[Tensor]) -> Tensor:
+    def _read(self, tensor: DeferredTensor, step: Optional[Recipe], given: Optional[Tensor]) -> Tensor:
         with torch._C.DisableTorchFunctionSubclass():
-            made: Tensor = _Read.apply(tensor, self, relu, (given,))
+            made: Tensor = _Read.apply(tensor, self, step, (given,))
         return made
 
 
@@ -205,30 +237,31 @@ class Gradients:
 
 
 class _Read(torch.autograd.Function):
-    """A tensor with the values of a deferred one, or with ReLU of them, which may be deferred. Local in both passes.
-    ``relu``: how ReLU is computed from the source; None: the values are read as they are."""
+    """A tensor with the values of a deferred one, or with ReLU or dropout of them, which may be deferred. Local in both
+    passes. ``step``: what is done to the values, or how ReLU is computed from the source; None: they are read as they
+    are."""
 
     @staticmethod
     def forward(
-        ctx: Any, tensor: Tensor, state: State, relu: Optional[Recipe], given: Tuple[Optional[Tensor]]
+        ctx: Any, tensor: Tensor, state: State, step: Optional[Recipe], given: Tuple[Optional[Tensor]]
     ) -> Tensor:
-        ctx.relu, ctx.gradients = relu, state.gradients
-        if relu:  # else nothing: a block of torch.utils.checkpoint reads in its first pass alone what came from another
+        ctx.step, ctx.gradients = step, state.gradients
+        if step:  # else nothing: a block of torch.utils.checkpoint reads in its first pass alone what came from another
             ctx.save_for_backward(state.source)
         (values,) = given  # in a tuple, as it is no input to autograd
         ctx.own = values.gradients if isinstance(values, DeferredTensor) else None
         if values is not None:
             return values
-        return state.compute() if relu is None else relu.apply(state.source)
+        return state.compute() if step is None else step.apply(state.source)
 
     @staticmethod
     @differentiable_once("batch norm")
     def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
         if ctx.own is not None:
             ctx.own.check(grad)
-        if ctx.relu is not None:
+        if ctx.step is not None:
             (source,) = ctx.saved_tensors
-            grad = ctx.relu.back(grad, source)
+            grad = ctx.step.back(grad, source)
         return ctx.gradients.read(grad), None, None, None
 
 
@@ -236,12 +269,15 @@ _RELU = frozenset([torch.relu, torch.relu_, Tensor.relu, Tensor.relu_, F.relu])
 _DROPOUT = frozenset([F.dropout, torch.dropout, torch.dropout_])
 
 
-def _drops_nothing(
+def _share(
     p: float = 0.5, training: bool = True, inplace: bool = False, *, train: Optional[bool] = None
-) -> bool:
-    """Whether dropout with these arguments behind the first one gives its input as it is."""
+) -> Optional[float]:
+    """What dropout with these arguments behind the first one drops: 0 where it gives its input as it is, None where
+    torch should see to it."""
     on = training if train is None else train
-    return p == 0 or (not on and 0 < p <= 1)
+    if p == 0 or (not on and 0 < p <= 1):
+        return 0
+    return float(p) if on and not inplace and 0 < p <= 1 else None
 
 
 def computed(tree: Any) -> Any:

@@ -16,6 +16,7 @@ from . import operation
 
 __all__ = [
     "BATCH_NORM",
+    "DROPOUT",
     "FUSED",
     "NODES",
     "REFUSED",
@@ -35,6 +36,7 @@ FUSED = "fused"
 STEPS = "steps"
 BATCH_NORM = "batch norm of all nodes"
 NODES = "over all nodes"
+DROPOUT = "drawn by node"
 REFUSED = "refused"
 UNTOUCHED = "untouched"
 
@@ -49,7 +51,8 @@ class Choice(NamedTuple):
     became: str
     """``"fused"``: one piece in the engine. ``"steps"``: the layer's own steps, whose sums over edges run in the
     engine. ``"batch norm of all nodes"`` and ``"over all nodes"``: statistics, or a reduction, of the nodes of all
-    workers. ``"refused"``: it raises an error on a graph split over workers. ``"untouched"``: it runs as it is."""
+    workers. ``"drawn by node"``: dropout that keeps no mask. ``"refused"``: it raises an error on a graph split over
+    workers. ``"untouched"``: it runs as it is."""
     why: str
     sends: Optional[int] = None
     """Bytes that this worker sends for it in a training step; None where it is not known."""

@@ -1,4 +1,5 @@
 """Rows that batch norm makes, with the activation and dropout that follow it, recomputed in backward from its input.
+So are rows that a dropout makes by itself.
 
 Batch norm saves its input for backward anyway. A layer that reads its result therefore saves that input instead of the
 rows (:func:`save`), and recomputes the rows in backward (:func:`rows_of`). All of this is local.
@@ -11,17 +12,18 @@ recomputed rows differ.
 from __future__ import annotations
 
 import struct
-from typing import Callable, Dict, Iterator, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional
 from weakref import ReferenceType, ref
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.weak import TensorWeakRef, WeakTensorKeyDictionary
 
 from sar._engine import columns as kernels
-from sar._engine.storage import computed_in, rounded
+from sar._engine.storage import computed_in
+
+from .dropout import Draws, Drop
 
 ACTIVATIONS: Dict[str, Optional[Callable[[Tensor], Tensor]]] = {
     "none": None,
@@ -40,104 +42,106 @@ _BLOCK_BYTES = 1 << 20
 class Recipe(NamedTuple):
     """``dropout(activation((x - columns[0]) * columns[1] + columns[2]))`` for rows x, ``[n, f]``.
 
-    :ivar columns: ``[3, f]``
+    :ivar columns: ``[3, f]``; None: x is not normalized, and there is no activation
     :ivar activation: one of :data:`ACTIVATIONS`
-    :ivar dropout_p: share of elements that are set to 0
-    :ivar seed: of the mask, which is the same each time the rows are computed
+    :ivar drop: what is dropped, the same each time the rows are computed; None: nothing
+    :ivar draws: gives what a dropout of the rows drops
     """
 
-    columns: Tensor
+    columns: Optional[Tensor]
     activation: str = "none"
-    dropout_p: float = 0.0
-    seed: int = 0
+    drop: Optional[Drop] = None
+    draws: Optional[Draws] = None
 
     @property
     def in_engine(self) -> bool:
         """Whether a pass of the engine computes it. Then each row is computed by itself."""
-        return self.dropout_p == 0 and self.activation in ("none", "relu")
-
-    def apply(self, source: Tensor) -> Tensor:
-        """The rows, in new memory, of which torch counts no changes yet."""
-        out = torch.empty_like(source)
-        if self.in_engine:
-            return apply(source, self.columns, self.activation == "relu", out).data
-        function = ACTIVATIONS[self.activation]
-        for at, mask in self._blocks(source):
-            into = out[at]
-            rows = apply(source[at], self.columns, False, into if into.dtype == self.dtype else self._empty(into))
-            if function is not None:
-                rows.copy_(function(rows))
-            if mask is not None:
-                rows.mul_(mask)
-            rounded(rows, into)
-        return out.data
+        return self.activation in ("none", "relu")
 
     @property
-    def dtype(self) -> torch.dtype:
-        """What it is computed in."""
-        return self.columns.dtype
+    def relu(self) -> bool:
+        """Whether ReLU follows in the engine."""
+        return self.activation == "relu"
+
+    def apply(self, source: Tensor, first: int = 0) -> Tensor:
+        """The rows, in new memory, of which torch counts no changes yet; ``first``: the number of the first of them,
+        where ``source`` is some of all."""
+        out = torch.empty_like(source)
+        if self.in_engine:
+            kernels.normalize(source, self.columns, self.relu, self._drop(first, source), out)
+            return out.data
+        function = ACTIVATIONS[self.activation]
+        assert function is not None
+        for at in _blocks(source):
+            rows = self._empty(source[at])
+            kernels.normalize(source[at], self.columns, False, None, rows)
+            rows.copy_(function(rows))
+            if self.drop is not None:
+                kernels.normalize(rows, None, False, self._drop(first + at.start, rows), rows)
+            out[at] = rows
+        return out.data
 
     def _empty(self, like: Tensor) -> Tensor:
-        return torch.empty_like(like, dtype=self.dtype)
+        """In the type that is computed in."""
+        return torch.empty_like(like, dtype=computed_in(like.dtype))
 
-    def note(self, rows: Tensor, source: Tensor) -> None:
-        """Remembers that :meth:`apply` made these rows of ``source``."""
-        _made[rows] = _Origin(TensorWeakRef(source), source._version, self)
+    def note(self, rows: Tensor, source: Tensor, keep: bool = False) -> None:
+        """Remembers that :meth:`apply` made these rows of ``source``, which lives as long as they do with ``keep``."""
+        _made[rows] = _Origin(TensorWeakRef(source), source._version, self, source if keep else None)
 
     def back(self, grad: Tensor, source: Tensor) -> Tensor:
         """The gradient of the normalized rows, by that of the result, in new memory."""
+        if self.activation == "none":
+            return grad.contiguous() if self.drop is None else self.drop.apply(grad)
         out = torch.empty_like(grad, memory_format=torch.contiguous_format)
         function = ACTIVATIONS[self.activation]
-        for at, mask in self._blocks(source):
-            part = grad[at] if mask is None else torch.mul(grad[at], mask, out=out[at])
-            if function is torch.relu:
-                rows = apply(source[at], self.columns, True, torch.empty_like(source[at]))
+        assert function is not None
+        for at in _blocks(source):
+            part, drop = grad[at], self._drop(at.start, source[at])
+            if drop is not None:
+                kernels.normalize(part.contiguous(), None, False, drop, out[at])
+                part = out[at]
+            rows = torch.empty_like(source[at]) if self.relu else self._empty(source[at])
+            kernels.normalize(source[at], self.columns, self.relu, None, rows)
+            if self.relu:
                 torch.ops.aten.threshold_backward.grad_input(part, rows, 0, grad_input=out[at])
-            elif function is not None:
-                rows = apply(source[at], self.columns, False, self._empty(source[at])).requires_grad_()
+            else:
+                rows.requires_grad_()
                 with torch.enable_grad():
-                    (part,) = torch.autograd.grad(function(rows), rows, part.to(self.dtype))
-                out[at] = part
-            elif mask is None:
+                    (part,) = torch.autograd.grad(function(rows), rows, part.to(rows.dtype))
                 out[at] = part
         return out
 
-    def _blocks(self, source: Tensor) -> Iterator[Tuple[slice, Optional[Tensor]]]:
-        """Blocks of rows, each with what its elements are multiplied by."""
-        generator = np.random.Philox(key=self.seed) if self.dropout_p > 0 else None
-        count = max(64, _BLOCK_BYTES // max(1, source.shape[1] * source.element_size()))
-        for begin in range(0, len(source), count):
-            at = slice(begin, begin + count)
-            yield at, None if generator is None else self._mask(source[at], generator)
+    def dropped(self, rows: Tensor) -> Optional[kernels.Dropout]:
+        """What the engine drops of all rows."""
+        return self._drop(0, rows)
 
-    def _mask(self, rows: Tensor, generator: np.random.Philox) -> Tensor:
-        """16 bits of a generator that counts decide on an element: it is a few times as fast as torch's, which draws a
-        number each. The share is rounded to as many bits."""
-        words = torch.from_numpy(generator.random_raw(-(-rows.numel() // 4)).view(np.int16))
-        least = min(round(self.dropout_p * (1 << 16)) - (1 << 15), (1 << 15) - 1)
-        kept = (words[: rows.numel()] >= least).view(rows.shape)
-        return kept.to(self.dtype).div_(1 - self.dropout_p)
+    def _drop(self, first: int, rows: Tensor) -> Optional[kernels.Dropout]:
+        return None if self.drop is None else self.drop.of(first, len(rows))
 
-    def _numbers(self) -> Tuple[int, int, int]:
-        (share,) = struct.unpack("q", struct.pack("d", self.dropout_p))
-        return _NAMES.index(self.activation), share, self.seed
+    def _numbers(self) -> List[int]:
+        if self.drop is None:
+            return [_NAMES.index(self.activation), 0, 0, -1]
+        (share,) = struct.unpack("q", struct.pack("d", self.drop.share))
+        return [_NAMES.index(self.activation), share, self.drop.seed, self.drop.keys.number]
 
     @staticmethod
-    def _of(columns: Tensor, activation: int, share: int, seed: int) -> Recipe:
-        (dropout_p,) = struct.unpack("d", struct.pack("q", share))
-        return Recipe(columns, _NAMES[activation], dropout_p, seed)
+    def _of(columns: Optional[Tensor], activation: int, bits: int, seed: int, keys: int) -> Recipe:
+        (share,) = struct.unpack("d", struct.pack("q", bits))
+        return Recipe(columns, _NAMES[activation], None if keys < 0 else Drop.known(share, seed, keys))
 
 
-def apply(source: Tensor, columns: Tensor, relu: bool, out: Tensor) -> Tensor:
-    """The rows of ``source``, ``[n, f]``, normalized by ``columns``, ``[3, f]``, and then ReLU of them, in ``out``."""
-    kernels.normalize(source, columns, relu, out)
-    return out
+def _blocks(rows: Tensor) -> Iterator[slice]:
+    count = max(64, _BLOCK_BYTES // max(1, rows.shape[1] * rows.element_size()))
+    for begin in range(0, len(rows), count):
+        yield slice(begin, min(begin + count, len(rows)))
 
 
 class _Origin(NamedTuple):
     source: TensorWeakRef  # who keeps the rows, as sar.remat does, need not keep what they were made of
     version: int
     recipe: Recipe
+    kept: Optional[Tensor]
 
 
 _made: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
@@ -149,7 +153,7 @@ class Saved(NamedTuple):
 
     source: Tensor  # the rows, or what they are computed from
     columns: Tensor  # [3, f], of the recipe
-    numbers: Tensor  # int64 [5]: whether there is a recipe, the checksum of the rows, and the recipe's numbers
+    numbers: Tensor  # int64 [6]: whether there is a recipe (2: with columns), the rows' checksum, the recipe's numbers
 
 
 class Held:
@@ -178,10 +182,12 @@ def save(x: Tensor) -> tuple[Saved, Optional[Held]]:
     """
     origin: Optional[_Origin] = _made.get(x)
     source = None if origin is None else origin.source()
+    columns = x.new_zeros(3, x.shape[1], dtype=computed_in(x.dtype))
     if origin is None or source is None or x._version or source._version != origin.version or not x.shape[1]:
-        return Saved(x, x.new_zeros(3, x.shape[1], dtype=computed_in(x.dtype)), torch.zeros(5, dtype=torch.int64)), None
-    numbers = torch.tensor([1, kernels.checksum(x.detach()), *origin.recipe._numbers()])
-    return Saved(source, origin.recipe.columns, numbers), Held(x)
+        return Saved(x, columns, torch.zeros(6, dtype=torch.int64)), None
+    kind = 1 if origin.recipe.columns is None else 2
+    numbers = torch.tensor([kind, kernels.checksum(x.detach()), *origin.recipe._numbers()])
+    return Saved(source, columns if origin.recipe.columns is None else origin.recipe.columns, numbers), Held(x)
 
 
 def rows_of(saved: Saved, held: Optional[Held]) -> Tensor:
@@ -192,14 +198,15 @@ def rows_of(saved: Saved, held: Optional[Held]) -> Tensor:
     rows = held.take() if held is not None else None
     if rows is not None:
         return rows
-    made, checksum, *numbers = saved.numbers.tolist()
-    if not made:
+    kind, checksum, *numbers = saved.numbers.tolist()
+    if not kind:
         return saved.source
-    rows = Recipe._of(saved.columns, *numbers).apply(saved.source)
+    rows = Recipe._of(None if kind == 1 else saved.columns, *numbers).apply(saved.source)
     if kernels.checksum(rows) != checksum:
         raise RuntimeError(
-            "the rows that a layer read are not those that batch norm made: they were changed in between in a way that "
-            "torch does not count, through h.data, h.detach().numpy() or the like, so gradients would be wrong. Use an "
-            "operation on h itself (h = h * 2, or h.mul_(2) under torch.no_grad()), or give the layer h.clone()"
+            "the rows that a layer read are not those that batch norm or dropout made: they were changed in between in "
+            "a way that torch does not count, through h.data, h.detach().numpy() or the like, so gradients would be "
+            "wrong. Use an operation on h itself (h = h * 2, or h.mul_(2) under torch.no_grad()), or give the layer "
+            "h.clone()"
         )
     return rows

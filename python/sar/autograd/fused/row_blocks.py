@@ -33,8 +33,8 @@ def block_rows(x: Tensor, most: int = BLOCK_BYTES) -> int:
     return min(MOST, UNIT * max(1, units))
 
 
-Rows = Callable[[Tensor], Tensor]
-"""Makes rows of those of another tensor, some at a time."""
+Rows = Callable[[Tensor, int], Tensor]
+"""Makes rows of those of another tensor, some at a time; given the number of the first as well."""
 
 
 def blocks(x: Tensor, made_by: Optional[Rows] = None) -> Iterator[Tuple[slice, Tensor]]:
@@ -48,7 +48,7 @@ def blocks(x: Tensor, made_by: Optional[Rows] = None) -> Iterator[Tuple[slice, T
     starts = list(range(0, max(1, len(x) - UNIT + 1), step))
     found = [slice(begin, end) for begin, end in zip(starts, [*starts[1:], len(x)])]
     rows = mappings.in_turn([x[at] for at in found])
-    return zip(found, map(made_by, rows) if made_by else rows)
+    return zip(found, map(made_by, rows, (at.start for at in found)) if made_by else rows)
 
 
 def products(x: Tensor, *weights: Tensor, own: Optional[int] = None, made_by: Optional[Rows] = None) -> List[Tensor]:

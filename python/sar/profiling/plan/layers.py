@@ -34,6 +34,8 @@ _LAYERS: Dict[str, Tuple[int, Callable[..., LayerCost]]] = {
 }
 """By name: how many sizes a layer has, and what it costs: of the width of its input, whether that needs a gradient, and
 the sizes."""
+_WITH_NORM = ("bn relu", "bn dropout", "bn relu dropout")
+"""Computed with batch norm, and again where backward needs it."""
 
 
 def costs_of(layers: Sequence[str], width: int) -> List[LayerCost]:
@@ -50,8 +52,9 @@ def costs_of(layers: Sequence[str], width: int) -> List[LayerCost]:
         sizes = size.split("x") if size else []
         if len(sizes) != count or not all(re.fullmatch("0*[1-9][0-9]*", number) for number in sizes):
             raise ValueError(f"layer {layer!r} is unknown; there are: {HELP}")
-        if (before, name) != ("bn", "relu"):  # a ReLU after batch norm is computed with it
+        before = f"{before} {name}"
+        if before not in _WITH_NORM:
             grad = any(c.parameters for c in found)
             found.append(cost(found[-1].result if found else width, grad, *map(int, sizes)))
-        before = name
+            before = name
     return found
