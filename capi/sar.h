@@ -964,8 +964,8 @@ sar_status sar_checksum(const DLTensor *x, uint64_t *out);
  * Sums add up in one order, whatever the number of threads. */
 
 /* Element [i, j] becomes 0 where a random number in [0, 1), drawn for seed, key of row i and j, is
- * below share (of 31 bits), and is divided by 1 - share elsewhere. The same numbers for every dtype,
- * and whatever other rows there are. */
+ * below share (of 31 bits), and is divided by 1 - share elsewhere. The numbers are the same for
+ * every dtype, and whatever other rows there are. */
 typedef struct {
   size_t size;
   double share;         /* 0 to 1; 0: nothing is dropped */
@@ -978,8 +978,8 @@ typedef struct {
  * are no rows. */
 sar_status sar_column_moments(const DLTensor *x, DLTensor *out);
 
-/* out[i, j] = s[i, j]; columns [3, f]; out may be x. Where columns is NULL, s is x, and relu must be
- * 0: dropout alone, and the gradient of it. */
+/* out[i, j] = s[i, j]; columns [3, f]; out may be x. Where columns is NULL, s is x, and relu must
+ * be 0: dropout alone, and the gradient of it. */
 sar_status sar_normalize(const DLTensor *x, const DLTensor *columns, int32_t relu,
                          const sar_dropout *dropout, DLTensor *out);
 

@@ -105,10 +105,15 @@ def normalize_grad(
 
 
 def _widened(*tensors: Tensor) -> Iterator[Tuple[slice, Tuple[Tensor, ...]]]:
-    """The same rows of tensors in the type that is computed in: all rows, or blocks of them where they are bfloat16."""
+    """The same rows of tensors in the type that is computed in: all rows, or blocks of them where some are bfloat16.
+    Blocks share their memory."""
     dtype, rows = computed_in(*(t.dtype for t in tensors)), len(tensors[0])
+    if all(t.dtype == dtype for t in tensors):
+        yield slice(0, rows), tensors
+        return
     step = max(1, _BLOCK // max(1, tensors[0].shape[1]))
-    step = max(1, rows) if all(t.dtype == dtype for t in tensors) else step
+    made = [t if t.dtype == dtype else t.new_empty((min(step, rows), t.shape[1]), dtype=dtype) for t in tensors]
     for begin in range(0, max(1, rows), step):
-        at = slice(begin, begin + step)
-        yield at, tuple(t[at].to(dtype) for t in tensors)
+        at = slice(begin, min(rows, begin + step))
+        parts = zip(made, tensors)
+        yield at, tuple(t[at] if b is t else b[: at.stop - at.start].copy_(t[at]) for b, t in parts)
