@@ -63,13 +63,10 @@ func (a *plainSum[T]) received(frame []byte) source[T] {
 	return source[T]{x: view.Numbers[T](frame)}
 }
 
-// gradOut is the gradient of the result.
-func (a *plainSum[T]) gradOut() source[T] { return source[T]{a.Grad, a.HalfGrad} }
-
 // backward computes the gradients of a plan, one after the other.
 func (a *plainSum[T]) backward(plan *expr.GradientPlan, start Start) error {
 	if plan.Operands>>a.rows&1 != 0 {
-		back := func(op *comm.Op) error { return a.backwardU(op, a.gradOut(), a.Grads[a.rows]) }
+		back := func(op *comm.Op) error { return a.backwardU(op, source[T]{a.Grad, a.HalfGrad}, a.Grads[a.rows]) }
 		if err := start(comm.KindAggregate, comm.Backward, sourceRows, 1<<a.rows, a.sumBytes(), back); err != nil {
 			return err
 		}

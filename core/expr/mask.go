@@ -22,7 +22,7 @@ func (t *task[T]) mask(z []T, c *call[T]) {
 		if run.Keys != nil {
 			key = run.Keys[e]
 		}
-		state := vec.Mix(seed ^ uint64(key)*0x9e3779b97f4a7c15)
+		state := vec.Keyed(seed, key)
 		to := z[k*w : (k+1)*w]
 		var draw uint64
 		for j := range to {

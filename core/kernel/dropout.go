@@ -50,7 +50,7 @@ func (d *dropper[T]) row(z, x []T, i int) {
 	if d.Keys != nil {
 		key = d.Keys[i]
 	}
-	both := vec.Mix(d.seed ^ uint64(key)*0x9e3779b97f4a7c15)
+	both := vec.Keyed(d.seed, key)
 	d.draw.A, d.draw.B = uint32(both), uint32(both>>32)
 	d.drop(z, x, &d.draw)
 }

@@ -31,7 +31,7 @@ func TestMappedRowsStayInTheirFile(t *testing.T) {
 	defer m.Free()
 	p := NewPool(1)
 	for _, x := range [][]float32{view.Numbers[float32](m.Data), make([]float32, n)} {
-		willRead(p, view.Bytes(x), 1, 4)
+		willRead(p, x, 1, 1)
 	}
 	if len(p.known) != 1 {
 		t.Errorf("known: %+v", p.known)

@@ -38,10 +38,11 @@ type reread struct {
 	settled bool
 }
 
-// willRead notes that slots rows of so many bytes are about to be read of b.
-func willRead(p *Pool, b []byte, slots int64, rowBytes int) {
+// willRead notes that slots rows of width elements of x are about to be read.
+func willRead[T any](p *Pool, x []T, slots int64, width int) {
+	b := view.Bytes(x)
 	// Pages of a file belong to the page cache: in huge pages they would be private copies.
-	if len(b) >= rereadLeast && !mem.FileBacked(b) && p.rereads(b, float64(slots)*float64(rowBytes)) {
+	if len(b) >= rereadLeast && !mem.FileBacked(b) && p.rereads(b, float64(slots)*float64(width*view.Size[T]())) {
 		collapse(b)
 	}
 }

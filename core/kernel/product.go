@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"sar/core/internal/vec"
-	"sar/core/internal/view"
 )
 
 // Product is the product of a sparse matrix with rows of features, Width = h*d columns of h
@@ -49,20 +48,13 @@ func (m *Product[T]) check(lenW int, hasW bool) {
 // needSources panics where there are fewer than n source rows.
 func (m *Product[T]) needSources(n int) { need("x", max(len(m.X), len(m.Half)), n*m.Width) }
 
-// sources is the memory of the source rows.
-func (m *Product[T]) sources() []byte {
+// willRead notes that source rows of so many slots are about to be read.
+func (m *Product[T]) willRead(p *Pool, slots int64) {
 	if m.Half != nil {
-		return view.Bytes(m.Half)
+		willRead(p, m.Half, slots, m.Width)
+	} else {
+		willRead(p, m.X, slots, m.Width)
 	}
-	return view.Bytes(m.X)
-}
-
-// sourceBytes is what one number of them takes.
-func (m *Product[T]) sourceBytes() int {
-	if m.Half != nil {
-		return view.Size[BFloat16]()
-	}
-	return view.Size[T]()
 }
 
 // coefBlock is the slots whose coefficients are gathered before they are used.
@@ -87,7 +79,6 @@ type sums[T Float] struct {
 	ends   []ended        // those of them whose sums are complete then, where post is set
 	coef   []T            // [heads, coefBlock], gathered coefficients
 	g      *vec.Gather[T] // one per task
-	block  []T            // sums of some rows, where they are rounded
 	direct bool           // w is the coefficients as it stands
 }
 

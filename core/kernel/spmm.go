@@ -15,38 +15,18 @@ func SpMM[T Float](p *Pool, y []T, m Product[T]) {
 // they are all rows.
 func SpMMRows[T Float](p *Pool, y []T, m Product[T], r0, r1 int) {
 	need("y", len(y), (r1-r0)*m.Width)
-	spmm(p, m, r0, r1, func(m *sums[T], rows []int32, slots func(k int) (k0, k1, e int64)) {
-		for k, i := range rows {
-			k0, k1, e := slots(k)
-			m.add(i, int(i)-r0, k0, k1, e, true)
-		}
-		m.sum(y, true)
-	})
+	spmm(p, y, nil, m, r0, r1)
 }
 
 // SpMMHalf is SpMM whose sums are rounded to bfloat16 while they are in the cache.
 func SpMMHalf[T Float](p *Pool, y []BFloat16, m Product[T]) {
 	need("y", len(y), m.A.Rows()*m.Width)
 	adviseHuge(y)
-	spmm(p, m, 0, m.A.Rows(), func(m *sums[T], rows []int32, slots func(k int) (k0, k1, e int64)) {
-		if m.block == nil {
-			m.block = make([]T, touchRows*m.width)
-		}
-		for k, i := range rows {
-			k0, k1, e := slots(k)
-			m.add(i, k, k0, k1, e, true)
-		}
-		m.sum(m.block, true)
-		for k, i := range rows {
-			m.ops.Narrow(y[int(i)*m.width:][m.c0:m.c1], m.block[k*m.width:][m.c0:m.c1])
-		}
-	})
+	spmm(p, nil, y, m, 0, m.A.Rows())
 }
 
-// spmm calls f with rows of [r0, r1), in tasks: slots are those of one of them, and the first edge.
-func spmm[T Float](
-	p *Pool, m Product[T], r0, r1 int, f func(m *sums[T], rows []int32, slots func(k int) (k0, k1, e int64)),
-) {
+// spmm is SpMMRows, into half where that is given.
+func spmm[T Float](p *Pool, y []T, half []BFloat16, m Product[T], r0, r1 int) {
 	m.check(len(m.W), m.W != nil)
 	if r0 != 0 || r1 != m.A.Rows() {
 		m.A.needRows()
@@ -54,19 +34,34 @@ func spmm[T Float](
 	}
 	a, all := &m.A, newSums(m)
 	if r1 > r0 {
-		willRead(p, m.sources(), a.at(r1)-a.at(r0), m.Width*m.sourceBytes())
+		m.willRead(p, a.at(r1)-a.at(r0))
 	}
 	rows, long := plan(a, r0, r1, m.Width, view.Size[T](), p.Threads())
 	parts := append(long, rows...)
 	p.Run(len(parts), func(t int) {
 		q, m := parts[t], all
 		m.start(q)
+		to := y
+		if half != nil {
+			to = make([]T, touchRows*m.width)
+		}
 		a.eachBlock(q.p0, q.p1, func(place int, rows []int32) {
 			m.runs = m.runs[:0]
-			f(&m, rows, func(k int) (k0, k1, e int64) {
-				k0, k1 = a.slots(place+k, rows[k])
-				return k0, k1, a.at(int(rows[k]))
-			})
+			for k, i := range rows {
+				at := int(i) - r0
+				if half != nil {
+					at = k
+				}
+				k0, k1 := a.slots(place+k, i)
+				m.add(i, at, k0, k1, a.at(int(i)), true)
+			}
+			m.sum(to, true)
+			if half == nil {
+				return
+			}
+			for k, i := range rows {
+				m.ops.Narrow(half[int(i)*m.width:][m.c0:m.c1], to[k*m.width:][m.c0:m.c1])
+			}
 		})
 	})
 }
@@ -101,7 +96,7 @@ func SpMMWindow[T Float](p *Pool, y []T, m Product[T], w Window) {
 	all.g.Base = w.Begin
 	cursor, colEnd, first := w.Cursor, w.End, w.First
 	if first { // own rows; windows after it are few rows of many
-		willRead(p, m.sources(), windowSlots(a, cursor.Slot, colEnd), m.Width*m.sourceBytes())
+		m.willRead(p, windowSlots(a, cursor.Slot, colEnd))
 	}
 	rows, long := plan(a, 0, a.Rows(), m.Width, view.Size[T](), p.Threads())
 	if !first {

@@ -32,6 +32,9 @@ func dropScalar[T Float](z, x []T, d *Drop[T]) {
 	}
 }
 
+// Keyed begins what is drawn for a key, of a seed that Mix has mixed.
+func Keyed(seed uint64, key int64) uint64 { return Mix(seed ^ uint64(key)*0x9e3779b97f4a7c15) }
+
 // Mix is the finalizer of SplitMix64 (Steele, Lea, Flood): every bit of the result depends on every bit of x.
 func Mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15

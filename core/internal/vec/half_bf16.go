@@ -4,7 +4,8 @@ package vec
 
 import "unsafe"
 
-// Loops over rows of bfloat16, which are widened as they are loaded.
+// Loops over rows of bfloat16, which are widened as they are loaded. Those of sums are a copy of those of float32
+// (gen/bfloat16.go).
 
 const sizeBF16 = int(unsafe.Sizeof(BFloat16(0)))
 
@@ -16,38 +17,6 @@ func partBF16(p unsafe.Pointer, in u32s, n int) f32s {
 		return wideBF16(unsafe.Pointer(&whole))
 	}
 	return wideBF16(p).ToBits().And(in).BitsToFloat32()
-}
-
-// halfSumF32 is gatherSumF32 of such rows.
-func halfSumF32(g *Gather[float32]) {
-	d := len(g.Y)
-	y, x := unsafe.Pointer(unsafe.SliceData(g.Y)), unsafe.Pointer(unsafe.SliceData(g.Half))
-	c := unsafe.Pointer(unsafe.SliceData(g.C))
-	for d > 0 {
-		w := min(d, 8*lanesF32)
-		tileBF16(w)(y, x, (w-lanesF32)*sizeF32, g.Stride*sizeBF16, g.Col, int(g.Base), c, g.First)
-		if d -= w; d > 0 { // past the last tile they would point to nothing
-			y, x = unsafe.Add(y, w*sizeF32), unsafe.Add(x, w*sizeBF16)
-		}
-	}
-}
-
-// halfSumsF32 is gatherSumsF32 of such rows.
-func halfSumsF32(g *Gather[float32], runs []Run) {
-	if g.D == 0 || g.D > 8*lanesF32 {
-		gatherEach(g, runs, halfSumF32)
-		return
-	}
-	sum, x, stride, base := tileBF16(g.D), unsafe.Pointer(unsafe.SliceData(g.Half)), g.Stride*sizeBF16, int(g.Base)
-	end := (g.D - lanesF32) * sizeF32
-	for _, r := range runs {
-		var c unsafe.Pointer
-		if g.C != nil {
-			c = unsafe.Pointer(unsafe.SliceData(g.C[r.At:][:r.To-r.From]))
-		}
-		y := unsafe.Pointer(unsafe.SliceData(g.Y[r.Y:][:g.D]))
-		sum(y, x, end, stride, g.Col[r.From:r.To], base, c, g.First)
-	}
 }
 
 // halfRowsF32 ends a row with the register that ends where the row does.

@@ -35,10 +35,8 @@ func fillI32(c int32) i32s   { return archsimd.BroadcastInt32x8(c) }
 
 // wideBF16 loads as many numbers of bfloat16 as a register of float32 has.
 func wideBF16(p unsafe.Pointer) f32s {
-	return widenBF16(archsimd.LoadUint16x8Array((*[lanesF32]uint16)(p)))
+	return archsimd.LoadUint16x8Array((*[lanesF32]uint16)(p)).ExtendToUint32().ShiftAllLeft(16).BitsToFloat32()
 }
-
-func widenBF16(v archsimd.Uint16x8) f32s { return v.ExtendToUint32().ShiftAllLeft(16).BitsToFloat32() }
 
 // storeBF16 stores the lower halves of lanes, whose upper ones are 0.
 func storeBF16(p unsafe.Pointer, v u32s) {

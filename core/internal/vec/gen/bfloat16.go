@@ -13,15 +13,19 @@ var toBFloat16 = []struct {
 	from *regexp.Regexp
 	to   string
 }{
+	{regexp.MustCompile(`\bgatherSum(s?)F32\b`), "halfSum${1}F32"},
 	{regexp.MustCompile(`\b(tile|sum\d)F32\b`), "${1}BF16"},
+	{regexp.MustCompile(`\bg\.X\b`), "g.Half"},
+	{regexp.MustCompile(`\bg\.Stride\*sizeF32`), "g.Stride*sizeBF16"},
+	{regexp.MustCompile(`unsafe\.Add\(x, w\*sizeF32\)`), "unsafe.Add(x, w*sizeBF16)"},
 	{regexp.MustCompile(`\*\(\*f32s\)\(r\)`), "wideBF16(r)"},
 	{regexp.MustCompile(`\*\(\*f32s\)\(unsafe\.Add\(r, ([^)]*)\)\)`), "wideBF16(unsafe.Add(r, $1>>1))"},
 	{regexp.MustCompile(`partF32\(unsafe\.Add\(x,`), "partBF16(unsafe.Add(x,"},
 }
 
-// bfloat16s writes tiles_bf16.go into dir, of tiles_f32.go of the working directory.
+// bfloat16s writes sums_bf16.go into dir, of sums_f32.go of the working directory.
 func bfloat16s(dir string) error {
-	const name = "tiles_f32.go"
+	const name = "sums_f32.go"
 	text, err := os.ReadFile(name)
 	if err != nil {
 		return err
@@ -33,5 +37,5 @@ func bfloat16s(dir string) error {
 	if text, err = format.Source([]byte(made)); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, "tiles_bf16.go"), text, 0o644)
+	return os.WriteFile(filepath.Join(dir, "sums_bf16.go"), text, 0o644)
 }
