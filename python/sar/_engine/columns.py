@@ -77,7 +77,7 @@ def checksum(x: Tensor) -> int:
 
 def normalize(x: Tensor, columns: Optional[Tensor], relu: bool, drop: Optional[Dropout], out: Tensor) -> None:
     """``(x - columns[0]) * columns[1] + columns[2]``, or x, and ReLU and dropout of it, into ``out``."""
-    for at, (rows, into) in _widened(x, out):
+    for at, (rows, into) in _widened(x, into=out):
         library.call("sar_normalize", rows, columns, relu, _dropped(drop, at), into)
         rounded(into, out[at])
 
@@ -99,15 +99,17 @@ def normalize_grad(
 ) -> None:
     """``grad * columns[1] + (x - columns[0]) * columns[3] + columns[4]`` into ``grad_x``, which may be ``grad`` or x;
     ``grad`` as for :func:`normalize_sums`."""
-    for at, (of_rows, rows, into) in _widened(grad, x, grad_x):
+    for at, (of_rows, rows, into) in _widened(grad, x, into=grad_x):
         library.call("sar_normalize_grad", of_rows, rows, columns, relu, _dropped(drop, at), into)
         rounded(into, grad_x[at])
 
 
-def _widened(*tensors: Tensor) -> Iterator[Tuple[slice, Tuple[Tensor, ...]]]:
-    """The same rows of tensors in the type that is computed in: all rows, or blocks of them where some are bfloat16.
-    Blocks share their memory."""
-    dtype, rows = computed_in(*(t.dtype for t in tensors)), len(tensors[0])
+def _widened(*tensors: Tensor, into: Optional[Tensor] = None) -> Iterator[Tuple[slice, Tuple[Tensor, ...]]]:
+    """The same rows of tensors in the type that is computed in, and room for those of ``into``: all rows, or blocks of
+    them where some are bfloat16. Blocks share their memory."""
+    read, rows = len(tensors), len(tensors[0])
+    tensors = tensors if into is None else (*tensors, into)
+    dtype = computed_in(*(t.dtype for t in tensors))
     if all(t.dtype == dtype for t in tensors):
         yield slice(0, rows), tensors
         return
@@ -115,5 +117,8 @@ def _widened(*tensors: Tensor) -> Iterator[Tuple[slice, Tuple[Tensor, ...]]]:
     made = [t if t.dtype == dtype else t.new_empty((min(step, rows), t.shape[1]), dtype=dtype) for t in tensors]
     for begin in range(0, max(1, rows), step):
         at = slice(begin, min(rows, begin + step))
-        parts = zip(made, tensors)
-        yield at, tuple(t[at] if b is t else b[: at.stop - at.start].copy_(t[at]) for b, t in parts)
+        parts = [t[at] if b is t else b[: at.stop - at.start] for b, t in zip(made, tensors)]
+        for b, t, part in zip(made[:read], tensors, parts):
+            if b is not t:
+                part.copy_(t[at])
+        yield at, tuple(parts)

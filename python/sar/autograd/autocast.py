@@ -34,7 +34,8 @@ def autocast_state() -> Autocast:
 
 def under(state: Autocast) -> Any:
     """A context in which autocast has a state."""
-    if state.on == autocast_state().on and (not state.on or state == autocast_state()):
+    now = autocast_state()
+    if state == now or not (state.on or now.on):
         return contextlib.nullcontext()
     return torch.autocast("cpu", enabled=state.on, dtype=state.dtype)
 
