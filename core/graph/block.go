@@ -113,6 +113,7 @@ func (d *Induction) columns(r *Structure, sources, number []int32) (err error) {
 			}
 		}
 		r.Halo[q].End = cols
+		r.Halo[q].AllRows()
 	}
 	if r.ColPtr, err = mem.Make[int32](mem.Structure, int(cols)+1); err != nil {
 		return err

@@ -23,6 +23,7 @@ type BuildOptions struct {
 //
 //	pass 1: in-edges per row and per column; which halo nodes a relation reads
 //	pass 2: rows of each column, in the order of src
+//	which boundary rows travel, and which arrive in sums: columns of each peer are arranged by that
 //	transpose into CSR (columns ascend), transpose back into CSC (rows ascend)
 //	order rows for locality
 //
@@ -122,6 +123,9 @@ func fill(loc *locals, from *origin, rels []*Structure) error {
 		r := t.r
 		if t.edges != r.NumEdges || t.digest != r.digest {
 			return s.changed(t)
+		}
+		if err := r.cover(from.threads); err != nil {
+			return err
 		}
 		if r.Col, err = mem.Make[int32](mem.Structure, int(r.NumEdges)); err != nil {
 			return err

@@ -229,12 +229,23 @@ func (w *world) check(t *testing.T, r *Structure, rank, etype int) {
 			t.Fatalf("halo %d: %d, [%d, %d), %d rows; expected peer %d with %d rows from %d", q, h.Peer, h.Begin, h.End,
 				len(h.Rows.Data), peer, len(ids), len(cols))
 		}
-		for i, id := range ids {
-			if int64(h.Rows.Data[i]) != id-b.NodeStart[st][peer] {
-				t.Fatalf("halo %d row %d is %d, expected %d", q, i, h.Rows.Data[i], id-b.NodeStart[st][peer])
+		// they are in groups, by the price at which they travel, and each group by id
+		var have []int64
+		begin := int32(0)
+		for _, end := range append(h.Leading[:], h.End-h.Begin) {
+			group := h.Rows.Data[begin:end]
+			if !slices.IsSorted(group) {
+				t.Fatalf("halo %d has rows %v in a group", q, group)
 			}
+			for _, row := range group {
+				have = append(have, int64(row)+b.NodeStart[st][peer])
+			}
+			begin = end
 		}
-		cols = append(cols, ids...)
+		cols = append(cols, have...)
+		if slices.Sort(have); !slices.Equal(have, ids) {
+			t.Fatalf("halo %d has nodes %v, expected %v", q, have, ids)
+		}
 	}
 	if r.NumCols() != len(cols) {
 		t.Fatalf("%d columns, expected %d", r.NumCols(), len(cols))

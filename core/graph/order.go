@@ -106,6 +106,7 @@ func edgeOrder(loc *locals, from *origin, rels []*Structure) (err error) {
 	}
 	for _, r := range rels {
 		r.ordered, r.origin = true, nil
+		r.moved.Free()
 	}
 	return nil
 }

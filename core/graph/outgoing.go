@@ -166,16 +166,14 @@ func (r *Structure) Places() []int32 {
 	return place
 }
 
-// Reach looks at the edges out of boundary rows of round round. place is what Places says.
-// Free it.
-func (r *Structure) Reach(round int, place []int32) (*Reach, error) {
+// Reach looks at the edges out of columns [begin, end). place is what Places says. Free it.
+func (r *Structure) Reach(begin, end int32, place []int32) (*Reach, error) {
 	set, err := bitset.New(int64(r.NumDst))
 	if err != nil {
 		return nil, err
 	}
 	x := &Reach{Set: set, place: place}
-	h := r.Halo[round]
-	for _, row := range r.Row.Data[r.ColPtr.Data[h.Begin]:r.ColPtr.Data[h.End]] {
+	for _, row := range r.Row.Data[r.ColPtr.Data[begin]:r.ColPtr.Data[end]] {
 		x.Add(x.at(row))
 	}
 	x.Len = int(x.Seal())

@@ -89,7 +89,7 @@ func TestReach(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	for _, rows := range []int{1, 64, 65, 1000} {
 		for _, ordered := range []bool{false, true} {
-			rel := &Structure{NumDst: rows, Halo: make([]Halo, 3)}
+			rel := &Structure{NumDst: rows}
 			order := make([]int32, rows)
 			for i, row := range rng.Perm(rows) {
 				order[i] = int32(row)
@@ -97,13 +97,12 @@ func TestReach(t *testing.T) {
 			if ordered {
 				rel.Order = mem.Array[int32]{Data: order}
 			}
-			begins := []int32{0, 2, 3, 3, 6} // columns 1..3 are of round 1, none of round 2
+			begins := []int32{0, 2, 3, 3, 6} // slots of columns
 			rel.ColPtr = mem.Array[int32]{Data: begins}
 			for range 6 {
 				rel.Row.Data = append(rel.Row.Data, int32(rng.IntN(rows)))
 			}
-			rel.Halo[1], rel.Halo[2] = Halo{Begin: 1, End: 4}, Halo{Begin: 4, End: 4}
-			x, err := rel.Reach(1, rel.Places())
+			x, err := rel.Reach(1, 4, rel.Places())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -123,7 +122,7 @@ func TestReach(t *testing.T) {
 				}
 			}
 			x.Free()
-			none, err := rel.Reach(2, rel.Places())
+			none, err := rel.Reach(4, 4, rel.Places())
 			if err != nil || none.Len != 0 {
 				t.Errorf("no column, and %d rows, %v", none.Len, err)
 			}

@@ -1,6 +1,10 @@
 package graph
 
-import "sar/core/mem"
+import (
+	"cmp"
+
+	"sar/core/mem"
+)
 
 // Relation is what a worker knows of one edge type once the workers have told each other
 // what they read of each other's rows (core/topology).
@@ -11,6 +15,10 @@ type Relation struct {
 	// Send[r], for r = 1..P-1, are the own source rows that peer (Rank+r) mod P
 	// reads, in the order in which it numbers them.
 	Send []mem.Array[int32]
+	// SendLeading[r] are how many of them, the first ones, travel as rows, by price; nil: all.
+	SendLeading [][NumPrices]int32
+	// Covers are, by price, what it takes to send sums for the other rows; nil: not made.
+	Covers [NumPrices + 1]*Cover
 	// OutDegree[i] is the number of edges, on all workers, that leave own source row i.
 	OutDegree mem.Array[int64]
 
@@ -22,6 +30,63 @@ type Relation struct {
 	Reached  []mem.Array[int32]
 }
 
+// Cover is which sums travel in place of rows: those of rows of peers that this worker makes, and
+// those of own rows that peers make.
+type Cover struct {
+	// Rows[r] are the own rows of which peer (Rank-r) mod P makes sums, in the order in which
+	// they travel: that in which rows are computed.
+	Rows []mem.Array[int32]
+	// Sums[r] are the sums that this worker makes for peer (Rank+r) mod P, in the peer's order, and
+	// InDegree[r] the in-edges of their rows, on all workers.
+	Sums     []Partial
+	InDegree []mem.Array[int32]
+}
+
+// Partial is a sparse matrix whose columns number a send list: sum i reads Col[Ptr[i]:Ptr[i+1]], which ascend.
+type Partial struct{ Ptr, Col mem.Array[int32] }
+
+// NumSums is how many sums there are.
+func (p *Partial) NumSums() int { return max(0, len(p.Ptr.Data)-1) }
+
+// NewCover is one between so many workers, without sums.
+func NewCover(parts int) *Cover {
+	return &Cover{make([]mem.Array[int32], parts), make([]Partial, parts), make([]mem.Array[int32], parts)}
+}
+
+// Make makes room for the sums of a round that this worker makes, over so many edges.
+func (c *Cover) Make(round, sums, edges int) error {
+	return cmp.Or(c.Sums[round].Ptr.Make(mem.Structure, sums+1), c.Sums[round].Col.Make(mem.Structure, edges),
+		c.InDegree[round].Make(mem.Structure, sums))
+}
+
+// Free releases every array.
+func (c *Cover) Free() {
+	for _, a := range c.arrays() {
+		a.Free()
+	}
+}
+
+func (c *Cover) arrays() (all []*mem.Array[int32]) {
+	if c == nil {
+		return nil
+	}
+	for r := range c.Rows {
+		all = append(all, &c.Rows[r], &c.Sums[r].Ptr, &c.Sums[r].Col, &c.InDegree[r])
+	}
+	return all
+}
+
+// Lead is how many rows of the send list for round r travel as rows at a price.
+func (r *Relation) Lead(round int, price Price) int {
+	switch {
+	case r.SendLeading == nil:
+		return len(r.Send[round].Data)
+	case price == SumIsFree:
+		return 0
+	}
+	return int(r.SendLeading[round][price])
+}
+
 // Bytes is what the relation holds off the Go heap, in whole pages.
 func (r *Relation) Bytes() int64 {
 	n := r.Structure.Bytes() + r.OutDegree.Bytes()
@@ -30,6 +95,11 @@ func (r *Relation) Bytes() int64 {
 	}
 	for i := range r.Outgoing {
 		n += r.Outgoing[i].Bytes() + r.Reached[i].Bytes()
+	}
+	for _, c := range r.Covers {
+		for _, a := range c.arrays() {
+			n += a.Bytes()
+		}
 	}
 	return n
 }
@@ -45,5 +115,8 @@ func (r *Relation) Free() {
 	for i := range r.Outgoing {
 		r.Outgoing[i].free()
 		r.Reached[i].Free()
+	}
+	for _, c := range r.Covers {
+		c.Free()
 	}
 }

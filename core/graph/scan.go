@@ -197,12 +197,19 @@ func mix(col, row int32, id int64) uint64 {
 	return x * 0xd6e8feb86659fd93
 }
 
-// start turns the counts of a relation into first slots.
+// start turns the counts of a relation into first slots of its columns.
 func (t *tally) start() {
-	var at int32
+	r, column := t.r, 0
 	for i, n := range t.next.Data {
-		t.next.Data[i] = at
-		at += n
+		if i >= r.NumSrc && n == 0 {
+			continue
+		}
+		at := column
+		if i >= r.NumSrc && len(r.moved.Data) > 0 {
+			at = int(r.moved.Data[column-r.NumSrc])
+		}
+		t.next.Data[i] = r.ColPtr.Data[at]
+		column++
 	}
 }
 

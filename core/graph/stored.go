@@ -81,6 +81,7 @@ func (r *Structure) haloFrom(ends []int64) error {
 		}
 		if q > 0 {
 			r.Halo[q] = Halo{Peer: (r.Rank - q + r.Parts) % r.Parts, Begin: int32(at), End: int32(end)}
+			r.Halo[q].AllRows()
 		}
 		at = end
 	}

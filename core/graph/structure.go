@@ -12,7 +12,8 @@ import (
 //
 // Columns number source rows: the own rows of the source type first, then the
 // boundary rows of peer p-1, p-2, … (mod P, the order in which rounds bring
-// them), each sorted by id. Rows hold their columns in ascending order, so one
+// them). Of each peer, those come first whose rows travel (see cover), and such groups
+// are sorted by id. Rows hold their columns in ascending order, so one
 // shard (q → p) is a contiguous run of every row, and so is any chunk of it.
 // That is why shards need no arrays of their own, and why the structure
 // does not grow with P.
@@ -54,7 +55,8 @@ type Structure struct {
 	// What it takes to make edge positions on demand. origin is nil once they
 	// are made.
 	origin  *origin
-	index   int // in Book.EdgeTypes
+	moved   mem.Array[int32] // of boundary columns by peer and id, the columns that they are; empty: the same
+	index   int              // in Book.EdgeTypes
 	ids     idSummary
 	digest  uint64
 	ordered bool
@@ -79,6 +81,8 @@ type Halo struct {
 	Begin, End int32
 	// Rows are the peer's own row numbers of the columns: its send list, when it is told.
 	Rows mem.Array[int32]
+	// Leading are how many of them travel as rows, by price (see Lead).
+	Leading [NumPrices]int32
 }
 
 // NumCols is the number of columns: own source rows and boundary rows.
@@ -105,7 +109,7 @@ func (r *Structure) Bytes() int64 {
 
 func (r *Structure) arrays() []*mem.Array[int32] {
 	all := []*mem.Array[int32]{&r.RowPtr, &r.Col, &r.ColPtr, &r.Row, &r.RowEdge, &r.ColEdge, &r.ParentEdge, &r.Key,
-		&r.Order, &r.RowsBefore, &r.ColsBefore}
+		&r.Order, &r.RowsBefore, &r.ColsBefore, &r.moved}
 	for i := range r.Halo {
 		all = append(all, &r.Halo[i].Rows)
 	}

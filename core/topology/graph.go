@@ -27,6 +27,7 @@ type Graph struct {
 	order  sync.Mutex
 	block  *block // nil for a full graph
 	shards map[*graph.Relation]*Shards
+	noSums map[coverKey]bool // at which prices all rows travel
 }
 
 // Source gives edges that can be read again whenever they are needed.
@@ -74,6 +75,10 @@ func Build(c *comm.Communicator, pool *kernel.Pool, book *graph.Book, edges grap
 			g.Free()
 			return nil, fmt.Errorf("relation %s: %w", rel.Type, err)
 		}
+	}
+	if err := tellLeading(c, g.Relations); err != nil {
+		g.Free()
+		return nil, err
 	}
 	return g, nil
 }
@@ -137,6 +142,9 @@ func (g *Graph) adopt(c *comm.Communicator, partitioning int64, opts graph.Build
 					rel.Type, q, of[i+1], rank, len(send))
 			}
 		}
+	}
+	if err := tellLeading(c, g.Relations); err != nil {
+		return err
 	}
 	for _, rel := range g.Relations {
 		if opts.EdgeOrder {

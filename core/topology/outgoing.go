@@ -30,7 +30,7 @@ func (g *Graph) ShardsOf(c *comm.Communicator, rel *graph.Relation) (*Shards, er
 	place := rel.Places()
 	for r := 1; r < p; r++ {
 		h := rel.Halo[r]
-		reach, err := rel.Reach(r, place)
+		reach, err := rel.Reach(h.Begin, h.End, place)
 		if err != nil {
 			return nil, err
 		}
@@ -86,7 +86,8 @@ func (g *Graph) HandOver(c *comm.Communicator, rel *graph.Relation, out, in []bo
 	}()
 	for r := 1; r < p; r++ {
 		if in[r] && len(rel.Reached[r].Data) == 0 {
-			if reach[r], err = rel.Reach(r, place); err != nil {
+			h := rel.Halo[r]
+			if reach[r], err = rel.Reach(h.Begin, h.End, place); err != nil {
 				return err
 			}
 			send[r] = int(all.In[r].Edges)

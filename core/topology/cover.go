@@ -1,0 +1,198 @@
+package topology
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"sar/core/comm"
+	"sar/core/graph"
+	"sar/core/internal/ascending"
+	"sar/core/mem"
+)
+
+// tellLeading tells the owners of boundary rows how many of them travel as rows at each price.
+func tellLeading(c *comm.Communicator, rels []*graph.Relation) error {
+	rank, world := c.Rank(), c.World()
+	tell := make([][]int64, world)
+	for q := range tell {
+		for _, rel := range rels {
+			for price := range graph.NumPrices {
+				tell[q] = append(tell[q], int64(rel.Halo[(rank-q+world)%world].Lead(price)))
+			}
+		}
+	}
+	heard, err := c.AllToAllInts(tell)
+	if err != nil {
+		return err
+	}
+	for i, rel := range rels {
+		rel.SendLeading = make([][graph.NumPrices]int32, world)
+		for r := 1; r < world; r++ {
+			q := (rank + r) % world
+			least := int64(0)
+			for price, n := range heard[q][i*int(graph.NumPrices):][:graph.NumPrices] {
+				if n < least || n > int64(len(rel.Send[r].Data)) {
+					return fmt.Errorf("relation %s: rank %d wants %d of %d rows of rank %d, and %d at a lower price of sums", rel.Type, q,
+						n, len(rel.Send[r].Data), rank, least)
+				}
+				least = n
+				rel.SendLeading[r][price] = int32(n)
+			}
+		}
+	}
+	return nil
+}
+
+// Cover is what it takes to send sums in place of the rows that do not travel at a price; nil where all do, on all
+// workers. The first call for a price moves 4 bytes for each edge from such a row, and 4 for each sum.
+func (g *Graph) Cover(c *comm.Communicator, rel *graph.Relation, price graph.Price) (*graph.Cover, error) {
+	if x := rel.Covers[price]; x != nil || g.noSums[coverKey{rel, price}] {
+		return x, nil
+	}
+	x, total, err := makeCover(c, rel, price)
+	if err != nil {
+		x.Free()
+		return nil, err
+	}
+	if total == 0 {
+		x.Free()
+		if g.noSums == nil {
+			g.noSums = map[coverKey]bool{}
+		}
+		g.noSums[coverKey{rel, price}] = true
+		return nil, nil
+	}
+	rel.Covers[price] = x
+	return x, nil
+}
+
+type coverKey struct {
+	rel   *graph.Relation
+	price graph.Price
+}
+
+// makeCover makes a cover. total is how many sums there are between all workers.
+func makeCover(c *comm.Communicator, rel *graph.Relation, price graph.Price) (x *graph.Cover, total int64, err error) {
+	p := rel.Parts
+	x = graph.NewCover(p)
+	w := &coverWriter{rel: rel, price: price, cover: x, at: make([]place, p)}
+	place := rel.Places()
+	tell, records, own := make([][]int64, p), make([]int, p), int64(0)
+	tell[rel.Rank] = []int64{0, 0}
+	for r := 1; r < p; r++ {
+		h := &rel.Halo[r]
+		begin := h.Begin + h.Lead(price)
+		reach, err := rel.Reach(begin, h.End, place)
+		if err != nil {
+			return x, 0, err
+		}
+		defer reach.Free()
+		if err := x.Rows[r].Make(mem.Structure, reach.Len); err != nil {
+			return x, 0, err
+		}
+		reach.List(x.Rows[r].Data, rel.Order.Data)
+		edges := int64(rel.ColPtr.Data[h.End] - rel.ColPtr.Data[begin])
+		tell[h.Peer] = []int64{int64(reach.Len), edges}
+		records[r] = reach.Len + int(edges)
+		own += int64(reach.Len)
+	}
+	heard, err := c.AllToAllInts(tell)
+	if err != nil {
+		return x, 0, err
+	}
+	recv := make([]int, p)
+	for r := 1; r < p; r++ {
+		q := (rel.Rank + r) % p
+		sums, edges := heard[q][0], heard[q][1]
+		if sums < 0 || sums > edges || edges >= 1<<31 || edges > 0 && rel.Lead(r, price) == len(rel.Send[r].Data) {
+			return x, 0, fmt.Errorf("rank %d names %d sums of %d edges from rows of this rank", q, sums, edges)
+		}
+		if err := x.Make(r, int(sums), int(edges)); err != nil {
+			return x, 0, err
+		}
+		recv[r] = int(sums + edges)
+	}
+	sum, err := c.SumInts(own)
+	if err != nil || sum[0] == 0 {
+		return x, 0, err
+	}
+	return x, sum[0], records4(c, records, recv, w.put, w.get)
+}
+
+// records4 sends records of 4 bytes to the owners of rows.
+func records4(c *comm.Communicator, send, recv []int, put func(r int) uint32, get func(r, i int, n uint32) error) error {
+	return records{send: send, recv: recv, size: 4,
+		put: func(r, _ int, dst []byte) { binary.LittleEndian.PutUint32(dst, put(r)) },
+		get: func(r, i int, src []byte) error { return get(r, i, binary.LittleEndian.Uint32(src)) },
+	}.toOwners(c, comm.KindBuild)
+}
+
+// coverWriter puts the sums of one worker into records, and takes those of the peers from theirs. A sum is the
+// in-degree of its row, and the numbers of its columns among those of the peer; the last one is marked.
+type coverWriter struct {
+	rel   *graph.Relation
+	price graph.Price
+	cover *graph.Cover
+	at    []place // of what goes out, by round
+
+	sum, edge int // of what comes in
+	inside    bool
+}
+
+// place is a slot of a sum: after the in-degree, which comes first.
+type place struct {
+	sum     int
+	k, last int32
+	inside  bool
+}
+
+func (w *coverWriter) put(r int) uint32 {
+	at, rel := &w.at[r], w.rel
+	h := &rel.Halo[r]
+	if !at.inside {
+		row := w.cover.Rows[r].Data[at.sum]
+		begin, end := int64(rel.RowPtr.Data[row]), int64(rel.RowPtr.Data[row+1])
+		k := ascending.RunEnd(rel.Col.Data, begin, end, h.Begin+h.Lead(w.price))
+		at.k, at.last, at.inside = int32(k), int32(ascending.RunEnd(rel.Col.Data, k, end, h.End)), true
+		return uint32(end - begin)
+	}
+	number := uint32(rel.Col.Data[at.k] - h.Begin)
+	if at.k++; at.k == at.last {
+		number |= lastEdge
+		at.sum++
+		at.inside = false
+	}
+	return number
+}
+
+func (w *coverWriter) get(r, i int, n uint32) error {
+	if i == 0 {
+		w.sum, w.edge, w.inside = 0, 0, false
+	}
+	to, send := &w.cover.Sums[r], w.rel.Send[r].Data
+	peer := (w.rel.Rank + r) % w.rel.Parts
+	if !w.inside {
+		if w.sum == to.NumSums() || n == 0 || n >= lastEdge {
+			return fmt.Errorf("rank %d names sum %d of %d, of a row with %d in-edges", peer, w.sum, to.NumSums(), n)
+		}
+		w.cover.InDegree[r].Data[w.sum], w.inside = int32(n), true
+		return nil
+	}
+	number := int(n &^ lastEdge)
+	if w.edge == len(to.Col.Data) || number < w.rel.Lead(r, w.price) || number >= len(send) {
+		return fmt.Errorf("rank %d names an edge from row %d, and sums are of rows %d to %d", peer, number,
+			w.rel.Lead(r, w.price), len(send)-1)
+	}
+	to.Col.Data[w.edge] = send[number]
+	w.edge++
+	if n&lastEdge != 0 {
+		slices.Sort(to.Col.Data[to.Ptr.Data[w.sum]:w.edge])
+		w.sum++
+		to.Ptr.Data[w.sum], w.inside = int32(w.edge), false
+	}
+	if w.edge == len(to.Col.Data) && w.sum != to.NumSums() {
+		return fmt.Errorf("rank %d names the edges of %d sums of %d", peer, w.sum, to.NumSums())
+	}
+	return nil
+}
