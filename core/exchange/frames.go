@@ -46,7 +46,7 @@ func (s *frames) move(rank, world int) (uint16, error) {
 		return s.Flags, nil
 	}
 	if s.RowBytes == 0 && s.replyBytes == 0 { // rows of no columns: only flags travel
-		s.Send, s.Recv = make([]int, world), make([]int, world)
+		s.Send, s.Recv, s.Ahead = make([]int, world), make([]int, world), nil
 	}
 	s.begin(rank, world)
 	if s.rows == 0 {
@@ -86,8 +86,8 @@ func (s *frames) begin(rank, world int) {
 	}
 }
 
-// widest is the size of the larger of a row and its reply.
-func (s *frames) widest() int { return max(s.RowBytes, s.replyBytes) }
+// widest is the size of the largest row or reply.
+func (s *frames) widest() int { return max(s.Movement.widest(), s.replyBytes) }
 
 // peer is whom this rank sends to (or receives from) in round r.
 func (s *frames) peer(r int, sending bool) int {
@@ -115,7 +115,7 @@ func (s *frames) receive(sender *sendScheduler) (err error) {
 		peer := s.peer(r, false)
 		for first, k := 0, 0; first < s.Recv[r] || k == 0; k++ {
 			n := min(s.rows, s.Recv[r]-first)
-			if err := s.reply(arrival{peer, r, k, n, false}, first); err != nil {
+			if err := s.reply(arrival{peer: peer, round: r, chunk: k, n: n}, first); err != nil {
 				return err
 			}
 			first += n
@@ -192,7 +192,7 @@ func (s *frames) takeReplies() error {
 				return err
 			}
 			take := func(src []byte) error { return s.take(r, first, n, src) }
-			if err := s.takeFrame(arrival{peer, r, k, n, true}, take); err != nil {
+			if err := s.takeFrame(arrival{peer: peer, round: r, chunk: k, n: n, reply: true}, take); err != nil {
 				return err
 			}
 			first += n
@@ -201,10 +201,11 @@ func (s *frames) takeReplies() error {
 	return nil
 }
 
-// arrival is a frame of n rows, or replies to them, that has to come.
+// arrival is a frame of n rows, or replies to them, that has to come. ahead rows travel ahead of them in it.
 type arrival struct {
 	peer, round, chunk, n int
 	reply                 bool
+	ahead                 int
 }
 
 // takeFrame hands the rows of a frame to f when its turn comes.
@@ -243,7 +244,7 @@ func (s *frames) next(a arrival) ([]byte, error) {
 		return nil, err
 	}
 	*seen |= frame.Tag.Flags
-	if size := len(frame.Payload); size != a.n*rowBytes {
+	if size := len(frame.Payload); size != s.aheadBytes(a.ahead)+a.n*rowBytes {
 		s.Op.Release(a.peer)
 		return nil, s.differ(a, rowBytes, size, a.n == of[a.round])
 	}
@@ -253,10 +254,14 @@ func (s *frames) next(a arrival) ([]byte, error) {
 // differ is the error where a frame of size bytes came. all: its rows are all of the round.
 func (s *frames) differ(a arrival, rowBytes, size int, all bool) error {
 	theirs := fmt.Sprintf("%d bytes for them", size)
+	mine := fmt.Sprintf("%d rows of %d bytes", a.n, rowBytes)
+	if a.ahead > 0 {
+		mine = fmt.Sprintf("%d rows of %d bytes and %s", a.ahead, s.Ahead.RowBytes, mine)
+	}
 	// A frame far from full holds all the rows there are.
-	if all && a.n > 0 && size%a.n == 0 && 2*size <= min(chunkBytes, s.Op.MaxPayload()) {
+	if all && a.ahead == 0 && a.n > 0 && size%a.n == 0 && 2*size <= min(chunkBytes, s.Op.MaxPayload()) {
 		theirs = fmt.Sprintf("rows of %d bytes", size/a.n)
 	}
-	return s.Op.Differ(a.peer, fmt.Sprintf("expecting %d rows of %d bytes", a.n, rowBytes),
+	return s.Op.Differ(a.peer, "expecting "+mine,
 		"sending "+theirs+" (the ranks use different feature widths, dtypes or graphs)")
 }

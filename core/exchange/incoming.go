@@ -6,7 +6,7 @@ import "sar/core/trace"
 type incoming struct {
 	arrival
 	taken int    // rows
-	end   int    // the rows that have come, with those of the frame at hand
+	come  cargo  // what has come, with the frame at hand
 	frame []byte // what is left of that
 	open  bool   // it has not been released
 }
@@ -31,7 +31,7 @@ func (s *frames) takeRows() error {
 			if pass == 1 {
 				in.arrival = arrival{peer: s.peer(r, false), round: r}
 			}
-			for in.taken < until || pass == passes && in.chunk == 0 {
+			for in.taken < until || in.come.ahead < s.coming(r).ahead || pass == passes && in.chunk == 0 {
 				if err := s.takeUntil(in, until); err != nil {
 					return err
 				}
@@ -41,17 +41,14 @@ func (s *frames) takeRows() error {
 	return nil
 }
 
-// takeUntil takes rows of one frame, those before until.
+// takeUntil takes what travels ahead in one frame, and rows of it, those before until.
 func (s *frames) takeUntil(in *incoming, until int) error {
 	if !in.open {
-		in.n = min(s.rows, s.Recv[in.round]-in.end)
-		frame, err := s.next(in.arrival)
-		if err != nil {
+		if err := s.open(in); err != nil {
 			return err
 		}
-		in.frame, in.open, in.end, in.chunk = frame, true, in.end+in.n, in.chunk+1
 	}
-	if n := min(until, in.end) - in.taken; n > 0 && s.Consume != nil {
+	if n := min(until, in.come.rows) - in.taken; n > 0 && s.Consume != nil {
 		if err := s.awaitParts(in.round, in.taken, n); err != nil {
 			return err
 		}
@@ -64,10 +61,34 @@ func (s *frames) takeUntil(in *incoming, until int) error {
 		}
 		in.frame = in.frame[size:]
 	}
-	if in.taken = min(until, in.end); in.taken == in.end {
+	if in.taken = max(in.taken, min(until, in.come.rows)); in.taken == in.come.rows {
 		s.release(in)
 	}
 	return nil
+}
+
+// open waits for the next frame, and takes what travels ahead in it.
+func (s *frames) open(in *incoming) error {
+	load := s.load(s.coming(in.round), in.come)
+	in.n, in.ahead = load.rows, load.ahead
+	frame, err := s.next(in.arrival)
+	if err != nil {
+		return err
+	}
+	in.come.ahead, in.come.rows = in.come.ahead+load.ahead, in.come.rows+load.rows
+	in.frame, in.open, in.chunk = frame, true, in.chunk+1
+	if in.ahead == 0 {
+		return nil
+	}
+	if err := s.awaitEnded(1 + s.Own.N); err != nil {
+		return err
+	}
+	size := s.aheadBytes(in.ahead)
+	span := trace.Begin()
+	err = s.Ahead.Consume(in.round, in.come.ahead-in.ahead, in.ahead, in.frame[:size])
+	span.End("consume", trace.Receiving, s.Op.Comm(), in.peer, in.round, int64(size))
+	in.frame = in.frame[size:]
+	return err
 }
 
 func (s *frames) release(in *incoming) {

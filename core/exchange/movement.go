@@ -36,6 +36,9 @@ type Movement struct {
 	// Consume takes rows [first, first+n) of what comes in in round r. src is
 	// the receive buffer and is gone afterwards.
 	Consume func(r, first, n int, src []byte) error
+	// Ahead are rows of another size that travel before those of the same round, in the
+	// same frames; nil: none. Every rank has them or none has.
+	Ahead *Ahead
 	// Rows come in in so many passes over all rounds, 0 and 1 are the same; the first of
 	// them take Until(r, passes) rows of round r together. So some rows of every peer can
 	// be taken while the parts that others need have not ended.
@@ -44,6 +47,16 @@ type Movement struct {
 	// OnCallerThread has Local and what takes incoming rows run on the goroutine that
 	// called Move, which costs more switches where that one is bound to its thread.
 	OnCallerThread bool
+}
+
+// Ahead is rows that travel ahead of a movement's own. Its fields mean the same. They are taken once Local and all
+// parts of Own have ended.
+type Ahead struct {
+	Way        comm.Way // for counting
+	RowBytes   int
+	Send, Recv []int
+	Produce    func(r, first, n int, dst []byte) error
+	Consume    func(r, first, n int, src []byte) error
 }
 
 // Parts is work of so many parts that waits for nobody, in order.
@@ -103,7 +116,15 @@ func (m *RoundTrip) Move(rank, world int) (uint16, error) {
 }
 
 // RowsPerFrame is how many rows travel at once; 0: a frame holds none.
-func (m *Movement) RowsPerFrame() int { return rowsPerFrame(m.Op, m.RowBytes, chunkBytes) }
+func (m *Movement) RowsPerFrame() int { return rowsPerFrame(m.Op, m.widest(), chunkBytes) }
+
+// widest is the size of the largest row.
+func (m *Movement) widest() int {
+	if m.Ahead == nil {
+		return m.RowBytes
+	}
+	return max(m.RowBytes, m.Ahead.RowBytes)
+}
 
 // RowsPerFrame is how many rows travel at once, out and back; 0: a frame holds none.
 func (m *RoundTrip) RowsPerFrame() int {

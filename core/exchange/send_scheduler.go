@@ -61,36 +61,42 @@ func (d *sendScheduler) send(r int) error {
 	if m.replies {
 		order = &m.sending[peer]
 	}
-	for first, chunk := 0, 0; first < m.Send[r] || chunk == 0; chunk++ {
-		n := min(m.rows, m.Send[r]-first)
+	all, done := m.outgoing(r), cargo{}
+	for chunk := 0; done != all || chunk == 0; chunk++ {
+		load := m.load(all, done)
+		ahead := m.aheadBytes(load.ahead)
+		size := ahead + load.rows*m.RowBytes
 		if err := m.await(order, false, chunk, func() { d.stuck(&noted) }); err != nil {
 			return err
 		}
-		dst, err := m.Op.TryReserve(peer, n*m.RowBytes)
+		dst, err := m.Op.TryReserve(peer, size)
 		if err == nil && dst == nil {
 			d.stuck(&noted)
-			dst, err = m.Op.Reserve(peer, n*m.RowBytes)
+			dst, err = m.Op.Reserve(peer, size)
 		}
-		if err == nil && n > 0 {
-			err = d.fill(peer, r, first, n, dst)
+		if err == nil && load != (cargo{}) {
+			err = d.fill(peer, r, done, load, dst)
 		}
 		if err == nil {
 			err = m.Op.Commit(peer, m.Flags, r, chunk)
 		}
 		if err == nil {
-			m.Op.Moved(peer, m.way, n*m.RowBytes)
+			m.Op.Moved(peer, m.way, size-ahead)
+		}
+		if err == nil && ahead > 0 {
+			m.Op.Moved(peer, m.Ahead.Way, ahead)
 		}
 		if err != nil {
 			return err
 		}
 		m.passOn(order)
-		first += n
+		done.ahead, done.rows = done.ahead+load.ahead, done.rows+load.rows
 	}
 	return nil
 }
 
-// fill produces rows once it is the round's turn.
-func (d *sendScheduler) fill(peer, r, first, n int, dst []byte) error {
+// fill produces what a frame has, behind what is done, once it is the round's turn.
+func (d *sendScheduler) fill(peer, r int, done, load cargo, dst []byte) error {
 	d.mu.Lock()
 	if d.busy {
 		d.waiting[r] = true
@@ -103,7 +109,17 @@ func (d *sendScheduler) fill(peer, r, first, n int, dst []byte) error {
 	defer d.nextRound()
 	span := trace.Begin()
 	defer span.End("produce", trace.Sending, d.m.Op.Comm(), peer, r, int64(len(dst)))
-	return d.m.Produce(r, first, n, dst)
+	if load.ahead > 0 {
+		ahead := d.m.aheadBytes(load.ahead)
+		if err := d.m.Ahead.Produce(r, done.ahead, load.ahead, dst[:ahead]); err != nil {
+			return err
+		}
+		dst = dst[ahead:]
+	}
+	if load.rows == 0 {
+		return nil
+	}
+	return d.m.Produce(r, done.rows, load.rows, dst)
 }
 
 // nextRound gives the turn to produce to the lowest round that waits for it.
