@@ -46,10 +46,10 @@ func (o *ownRows) needs(r, first, n int) int {
 	if r == 1 || n == 0 {
 		return 0
 	}
-	return o.after[o.of(o.rel.Send[r].Data[first+n-1])]
+	return o.after[o.of(slices.Max(o.rel.Send[r].Data[first:first+n]))]
 }
 
-// until is Movement.Until.
+// until is Movement.Until. Rows that are sent ascend.
 func (o *ownRows) until(r, passes int) int {
 	rows, _ := slices.BinarySearch(o.rel.Send[r].Data, int32(o.first(passes)))
 	return rows
@@ -93,7 +93,7 @@ func (a *plainSum[T]) newOwnProduct(gradU []T, own kernel.Product[T], rows []int
 		o.shared.Data[i] = 1
 	}
 	kernel.ClearRows(a.Pool, gradU, a.width, first)
-	if rel.Parts > 2 {
+	if rel.Parts > 2 && rel.Ascends() {
 		o.groups = max(1, min(ownGroups, n/groupRows, slices.Max(rows)/peerRows))
 	}
 	if o.groups > 1 && own.A.Order.Rows != nil {

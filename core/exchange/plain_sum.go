@@ -64,10 +64,11 @@ func (a *plainSum[T]) received(frame []byte) source[T] {
 }
 
 // backward computes the gradients of a plan, one after the other.
-func (a *plainSum[T]) backward(plan *expr.GradientPlan, start Start) error {
+func (a *plainSum[T]) backward(plan *expr.GradientPlan, c Covering, start Start) error {
 	if plan.Operands>>a.rows&1 != 0 {
-		back := func(op *comm.Op) error { return a.backwardU(op, source[T]{a.Grad, a.HalfGrad}, a.Grads[a.rows]) }
-		if err := start(comm.KindAggregate, comm.Backward, sourceRows, 1<<a.rows, a.sumBytes(), back); err != nil {
+		back := func(op *comm.Op) error { return a.backwardU(op, a.Grads[a.rows], c) }
+		err := start(comm.KindAggregate, comm.Backward, c.named(sourceRows), 1<<a.rows, a.sumBytes(), back)
+		if err != nil {
 			return err
 		}
 	}
@@ -78,9 +79,9 @@ func (a *plainSum[T]) backward(plan *expr.GradientPlan, start Start) error {
 	return start(comm.KindSDDMM, comm.Backward, "rows for gradients of edges", 1<<a.weights, a.rowBytes(), back)
 }
 
-// forward computes out. Remote rows are read once, in the order p-1, p-2, …,
-// and added to out from the receive buffer. Wire: width numbers per boundary row, as they are stored.
-func (a *plainSum[T]) forward(op *comm.Op, flags uint16, out []T) (uint16, error) {
+// forward computes out. Remote rows, and sums of them, are read once, in the order p-1, p-2, …,
+// and added to out from the receive buffer. Wire: width numbers per boundary row, as they are stored, or per sum.
+func (a *plainSum[T]) forward(op *comm.Op, flags uint16, out []T, c Covering) (uint16, error) {
 	rel := a.Rel
 	csr := a.csr()
 	if rel.Parts == 1 {
@@ -97,13 +98,16 @@ func (a *plainSum[T]) forward(op *comm.Op, flags uint16, out []T) (uint16, error
 	}
 	defer scale.Free()
 	// Rows are divided by their degrees when their last slot was read. Scattered
-	// chunks do not know when that is: then all are divided at the end.
-	scatter := sparseChunks(rel, op, a.rowBytes())
-	post := scale.Data
-	if scatter {
+	// chunks do not know when that is, and sums come besides: then all are divided at the end.
+	m := a.pull(op, flags)
+	scatter, post := sparseChunks(rel, op, a.rowBytes()), scale.Data
+	if m.Send, m.Recv = c.rows(rel); c.Cover != nil {
+		m.Ahead = a.partialSums(c, out)
+	}
+	late := scatter || c.Cover != nil
+	if late {
 		post = nil
 	}
-	m := a.pull(op, flags)
 	m.Local = func() error {
 		own := kernel.Window{Cursor: &cursor.Cursor, End: int32(rel.NumSrc), First: true}
 		kernel.SpMMWindow(a.Pool, out, a.product(csr, a.u, nil, post), own)
@@ -127,7 +131,7 @@ func (a *plainSum[T]) forward(op *comm.Op, flags uint16, out []T) (uint16, error
 	if err != nil {
 		return 0, err
 	}
-	if a.mean && scatter {
+	if a.mean && late {
 		kernel.ScaleRows(a.Pool, out, a.width, scale.Data)
 	}
 	return agreed, nil
@@ -171,8 +175,8 @@ func (a *plainSum[T]) product(m kernel.CSR, rows source[T], scale, post []T) ker
 // straight into the send buffer and returns to the row's owner, who adds what
 // arrives in the order p+1, p+2, …. gradU may be nil: this rank then only serves
 // its peers. Nothing is fetched again. Wire: width numbers per boundary row.
-func (a *plainSum[T]) backwardU(op *comm.Op, gradOut source[T], gradU []T) error {
-	rel := a.Rel
+func (a *plainSum[T]) backwardU(op *comm.Op, gradU []T, c Covering) error {
+	rel, gradOut := a.Rel, source[T]{a.Grad, a.HalfGrad}
 	scale, err := a.inverseDegrees()
 	if err != nil {
 		return err
@@ -184,7 +188,6 @@ func (a *plainSum[T]) backwardU(op *comm.Op, gradOut source[T], gradU []T) error
 	var adding sync.Mutex // to gradU: what the first peer sends and own rows
 	m := &Movement{
 		Op: op, ToOwner: true, RowBytes: a.sumBytes(),
-		Send: HaloRows(rel), Recv: SendRows(rel),
 		Produce: func(r, first, n int, dst []byte) error {
 			begin := int(rel.Halo[r].Begin) + first
 			kernel.SpMMRows(a.Pool, view.Numbers[T](dst), a.product(csc, gradOut, scale.Data, nil), begin, begin+n)
@@ -200,7 +203,18 @@ func (a *plainSum[T]) backwardU(op *comm.Op, gradOut source[T], gradU []T) error
 			return nil
 		},
 	}
-	if gradU != nil || a.HalfOut != nil {
+	m.Recv, m.Send = c.rows(rel)
+	switch {
+	case c.Cover != nil:
+		// What comes is added to what own rows gave, peer after peer.
+		m.Ahead = a.gradientRows(c, gradU)
+		m.Local = func() error {
+			if gradU != nil {
+				a.all(gradU, a.product(own, gradOut, scale.Data, nil))
+			}
+			return nil
+		}
+	case gradU != nil || a.HalfOut != nil:
 		o, err := a.newOwnProduct(gradU, a.product(own, gradOut, scale.Data, nil), m.Recv)
 		if err != nil {
 			return err

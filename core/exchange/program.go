@@ -21,15 +21,20 @@ const sourceRows = "rows of sources for gradients"
 type program[T expr.Float] struct{ *expr.Run[T] }
 
 // Forward computes x.Out, sweep by sweep. need are the operands that this rank will ask
-// gradients of; it returns those that any rank does. So do further bits of need, below 16.
-func Forward[T expr.Float](x *expr.Run[T], need uint32, start Start) (agreed uint32, err error) {
+// gradients of; it returns those that any rank does. So do further bits of need, below 16. c is of
+// plain sums.
+func Forward[T expr.Float](x *expr.Run[T], need uint32, c Covering, start Start) (agreed uint32, err error) {
 	if a := plainSumOf(x); a != nil {
 		sum := func(op *comm.Op) error {
-			flags, err := a.forward(op, uint16(need), x.Out)
+			flags, err := a.forward(op, uint16(need), x.Out, c)
 			agreed = need | uint32(flags)
 			return err
 		}
-		err = start(comm.KindAggregate, comm.Forward, "rows", 1<<a.rows, a.rowBytes(), sum)
+		size := a.rowBytes()
+		if c.Cover != nil {
+			size = max(size, a.sumBytes())
+		}
+		err = start(comm.KindAggregate, comm.Forward, c.named("rows"), 1<<a.rows, size, sum)
 		return agreed, err
 	}
 	for _, phase := range x.Forward() {
@@ -43,10 +48,10 @@ func Forward[T expr.Float](x *expr.Run[T], need uint32, start Start) (agreed uin
 }
 
 // Backward computes the gradients of plan, x.Grads, from that of the result, x.Grad. push
-// says which pairs of workers compute at the owner of the sources; nil: none.
-func Backward[T expr.Float](x *expr.Run[T], plan *expr.GradientPlan, push *PushPlan, start Start) error {
+// says which pairs of workers compute at the owner of the sources; nil: none. c is of plain sums.
+func Backward[T expr.Float](x *expr.Run[T], plan *expr.GradientPlan, push *PushPlan, c Covering, start Start) error {
 	if a := plainSumOf(x); a != nil {
-		return a.backward(plan, start)
+		return a.backward(plan, c, start)
 	}
 	p := program[T]{x}
 	b, err := x.Backward(plan)

@@ -48,6 +48,16 @@ type Partial struct{ Ptr, Col mem.Array[int32] }
 // NumSums is how many sums there are.
 func (p *Partial) NumSums() int { return max(0, len(p.Ptr.Data)-1) }
 
+// Ascends tells whether own rows that peers read are in ascending order for every peer.
+func (r *Relation) Ascends() bool {
+	for round := 1; round < r.Parts; round++ {
+		if r.Lead(round, SumIsHalf) < len(r.Send[round].Data) {
+			return false
+		}
+	}
+	return true
+}
+
 // NewCover is one between so many workers, without sums.
 func NewCover(parts int) *Cover {
 	return &Cover{make([]mem.Array[int32], parts), make([]Partial, parts), make([]mem.Array[int32], parts)}

@@ -15,8 +15,8 @@ type Columns struct {
 
 // SpMMScatter is SpMMWindow by columns, for windows in which most rows of the
 // matrix have no slot: for columns j of s, for slots k of j:
-// y[rows[k],:] += w[edge[k],h] · x[j-Begin,:]. y [n, h, d] is added to, x [End-Begin, h, d].
-// Of m, X or Half, Width, W and Heads count. Threads divide the rows of y. The sums have the bits
+// y[rows[k],:] += w[edge[k],h] · scale[j-Begin] · x[j-Begin,:]. y [n, h, d] is added to, x [End-Begin, h, d].
+// Of m, X or Half, Width, W, Heads and Scale count. Threads divide the rows of y. The sums have the bits
 // of SpMMWindow on the same window.
 func SpMMScatter[T Float](p *Pool, y []T, m Product[T], s Columns) {
 	need("column pointers", len(s.Ptr), int(s.End)+1)
@@ -57,10 +57,18 @@ func SpMMScatter[T Float](p *Pool, y []T, m Product[T], s Columns) {
 			} else if k0 < k1 {
 				ops.HalfRows(wide, m.Half, width, s.Begin, []int32{j}, width)
 			}
+			scale := T(1)
+			if m.Scale != nil {
+				scale = m.Scale[j-s.Begin]
+			}
 			for k := k0; k < k1; k++ {
 				to := y[int(s.Rows[k])*width:][:width]
-				if w == nil {
+				if w == nil && m.Scale == nil {
 					ops.Add(to, from)
+					continue
+				}
+				if w == nil {
+					ops.Axpy(to, from, scale)
 					continue
 				}
 				e := int(k)
@@ -68,7 +76,7 @@ func SpMMScatter[T Float](p *Pool, y []T, m Product[T], s Columns) {
 					e = int(s.Edge[k])
 				}
 				for h, c := range w[e*heads:][:heads] {
-					ops.Axpy(to[h*d:(h+1)*d], from[h*d:(h+1)*d], c)
+					ops.Axpy(to[h*d:(h+1)*d], from[h*d:(h+1)*d], c*scale)
 				}
 			}
 		}

@@ -81,8 +81,8 @@ const windowTasks = 8
 // the cursor on while k < ptr[i+1] and col[k] < End: y[i,:] += c_k · x[col[k]-Begin,:]; the
 // cursor is left at the first slot not read. Rows whose last slot was read (in the first
 // window also rows without slots) are then scaled by Post. y [n, h, d], x [End-Begin, h, d],
-// without Scale. The first window does not read y. Windows that follow each other from column
-// 0 to the last give the bits of SpMM.
+// without Scale. The first window does not read y. Columns between two windows are passed over.
+// Windows that follow each other from column 0 to the last give the bits of SpMM.
 func SpMMWindow[T Float](p *Pool, y []T, m Product[T], w Window) {
 	m.check(len(m.W), m.W != nil)
 	m.A.needRows()
@@ -113,6 +113,9 @@ func SpMMWindow[T Float](p *Pool, y []T, m Product[T], w Window) {
 					continue
 				}
 				k0, end := cursor.Slot[i], a.at(int(i)+1)
+				if !first && k0 < end && a.Col[k0] < w.Begin {
+					k0 = ascending.RunEnd(a.Col, k0, end, w.Begin)
+				}
 				k1 := ascending.RunEnd(a.Col, k0, end, colEnd)
 				if k0 == k1 && !first {
 					continue

@@ -17,6 +17,7 @@ type Graph struct {
 	number  int // in the order in which all workers make them, from 1
 	topo    *topology.Graph
 	plans   map[pushKey]*exchange.PushPlan
+	agreed  [numExchanges]bool // settings of exchange that all ranks have had
 
 	sampling *sample.Graph // made by the first sampler
 	hold     sync.Mutex

@@ -158,7 +158,11 @@ func ProgramForward[T Float](g *Graph, p Program, c ProgramCall[T], need uint32)
 	if err := h.bindOut(x, c.Out); err != nil {
 		return 0, 0, err
 	}
-	agreed, err = exchange.Forward(x, need, startOf[T](g, p, c.Relation))
+	cover, err := g.covering(x.Rel, p, false, p.halfRows())
+	if err != nil {
+		return 0, 0, err
+	}
+	agreed, err = exchange.Forward(x, need, cover, startOf[T](g, p, c.Relation))
 	if err != nil {
 		return 0, 0, err
 	}
@@ -169,6 +173,12 @@ func ProgramForward[T Float](g *Graph, p Program, c ProgramCall[T], need uint32)
 		saves |= resultSaved
 	}
 	return agreed, saves, nil
+}
+
+// halfRows tells whether a plain sum reads rows in bfloat16.
+func (p Program) halfRows() bool {
+	sum, plain := p.PlainSum()
+	return plain && p.Operands[sum.Rows].Storage == expr.BFloat16
 }
 
 // among is a set of operands without the bits that stand for none.
@@ -240,7 +250,11 @@ func ProgramBackward[T Float](g *Graph, p Program, c ProgramCall[T], agreed uint
 			return err
 		}
 	}
-	if err := exchange.Backward(x, plan, push, startOf[T](g, p, c.Relation)); err != nil {
+	cover, err := g.covering(x.Rel, p, true, x.HalfGrad != nil)
+	if err != nil {
+		return err
+	}
+	if err := exchange.Backward(x, plan, push, cover, startOf[T](g, p, c.Relation)); err != nil {
 		return err
 	}
 	h.round()
