@@ -1,6 +1,8 @@
 package graph
 
 import (
+	"sync/atomic"
+
 	"sar/core/internal/parallel"
 	"sar/core/mem"
 )
@@ -38,89 +40,95 @@ func (p Price) capacities() (source, sum int32) {
 const (
 	// A cover has to save one of coverGain bytes: partial sums cost the sender work, and both memory.
 	coverGain = 32
-	// coverPhases bounds the search for a maximum matching. A smaller one gives a cover too, of more rows.
-	coverPhases = 32
-	unmatched   = -1
+	unmatched = -1
 )
 
-// coverer finds covers of one bipartite graph after the other.
-type coverer struct {
+// Coverer finds covers of one bipartite graph after the other.
+type Coverer struct {
 	ptr, rows []int32 // source i has edges to rows[ptr[i]:ptr[i+1]]
 
 	match        [2]mem.Array[int32] // of each destination; the second where its sum costs two
 	seen         mem.Array[int32]    // the last phase that came to a destination
 	room, level  []int32             // of each source: edges of the matching it lacks, steps from one that lacks some
 	next         []int32             // of each source, the place where its search goes on
+	class        []uint8             // of each source, the lowest price at which its row travels, or NumPrices
 	queue, stack []int32
 	places       int32 // for a destination, in match
 	phase        int32
 }
 
-func newCoverer(destinations int) (*coverer, error) {
-	c := &coverer{}
+// NewCoverer is one for graphs of so many destinations. Free it.
+func NewCoverer(destinations int) (*Coverer, error) {
+	c := &Coverer{}
 	for _, a := range []*mem.Array[int32]{&c.match[0], &c.match[1], &c.seen} {
 		if err := a.Make(mem.Scratch, destinations); err != nil {
-			c.free()
+			c.Free()
 			return nil, err
 		}
 	}
 	return c, nil
 }
 
-func (c *coverer) free() {
+// Free releases its memory.
+func (c *Coverer) Free() {
 	c.match[0].Free()
 	c.match[1].Free()
 	c.seen.Free()
 }
 
-// classes writes to class the lowest price at which the row of each source travels, or NumPrices. A row that
-// travels at a price does so at all higher ones. ptr begins anywhere in rows.
-func (c *coverer) classes(ptr, rows []int32, class []uint8) {
-	n := len(ptr) - 1
+// Arrange writes to to the place of each source where those come first whose rows travel at the lowest price,
+// then those that travel at the next one, and so on, each kind in its order. leading is how many travel at each price.
+// Source i has edges to rows[ptr[i]:ptr[i+1]]. The order of edges, and equal ones, change nothing.
+func (c *Coverer) Arrange(ptr, rows, to []int32) (leading [NumPrices]int32) {
+	n := len(to)
 	c.ptr, c.rows = ptr, rows
-	c.room, c.level, c.next = make([]int32, n), make([]int32, n), make([]int32, n)
-	c.queue, c.stack = make([]int32, 0, n), c.stack[:0]
-	for i := range class {
-		class[i] = uint8(NumPrices)
+	c.room, c.level, c.next, c.class = make([]int32, n), make([]int32, n), make([]int32, n), make([]uint8, n)
+	c.queue = make([]int32, 0, n)
+	for i := range c.class {
+		c.class[i] = uint8(NumPrices)
 	}
 	for price := range NumPrices {
-		source, sum := price.capacities()
-		c.clear()
-		c.places = sum
-		for i := range c.room {
-			c.room[i] = source
-			c.greedy(int32(i))
-		}
-		for phase := 0; phase < coverPhases && c.layers(); phase++ {
-			for i := range c.room {
-				for c.room[i] > 0 && c.level[i] == 0 && c.augment(int32(i)) {
-				}
-			}
-		}
-		c.layers()
+		c.matching(price)
+		// A cover of the least cost is all sources to which no way leads from one that lacks an edge, and the
+		// destinations to which one does: this is so for every maximum matching, and sources that are in it at
+		// a price are in it at higher ones.
 		for i, level := range c.level {
-			if level == unmatched { // no source that lacks an edge leads here
-				class[i] = min(class[i], uint8(price))
+			if level == unmatched {
+				c.class[i] = min(c.class[i], uint8(price))
 			}
 		}
-		if !c.saves(class, source, sum, uint8(price)) {
-			for i := range class {
-				class[i] = min(class[i], uint8(price))
+		if !c.saves(price) {
+			for i := range c.class {
+				c.class[i] = min(c.class[i], uint8(price))
 			}
 		}
 	}
+	return arrange(c.class, to)
 }
 
-func (c *coverer) edges() []int32 { return c.rows[c.ptr[0]:c.ptr[len(c.ptr)-1]] }
-
-func (c *coverer) clear() {
+// matching makes a maximum matching, and layers of it.
+func (c *Coverer) matching(price Price) {
+	source, sum := price.capacities()
+	c.places = sum
 	for _, v := range c.edges() {
 		c.match[0].Data[v], c.match[1].Data[v] = unmatched, unmatched
 	}
+	for i := range c.room {
+		c.room[i] = source
+		c.greedy(int32(i))
+	}
+	for c.layers() {
+		for i := range c.room {
+			for c.room[i] > 0 && c.level[i] == 0 && c.augment(int32(i)) {
+			}
+		}
+	}
 }
 
+func (c *Coverer) edges() []int32 { return c.rows[c.ptr[0]:c.ptr[len(c.ptr)-1]] }
+
 // greedy takes free destinations for a source.
-func (c *coverer) greedy(i int32) {
+func (c *Coverer) greedy(i int32) {
 	for _, v := range c.rows[c.ptr[i]:c.ptr[i+1]] {
 		for place := range c.places {
 			if c.room[i] == 0 {
@@ -138,7 +146,7 @@ func (c *coverer) greedy(i int32) {
 // layers finds how far each source is from one that lacks an edge, along edges that are not of the matching and
 // back along edges that are: unmatched where no such way leads there. It tells whether one leads to a
 // free destination.
-func (c *coverer) layers() (found bool) {
+func (c *Coverer) layers() (found bool) {
 	c.queue = c.queue[:0]
 	c.phase++
 	for i := range c.level {
@@ -171,7 +179,7 @@ func (c *coverer) layers() (found bool) {
 
 // augment looks for a way from source i, through sources whose level rises, to a free destination, and takes
 // every other edge of it for the matching.
-func (c *coverer) augment(i int32) bool {
+func (c *Coverer) augment(i int32) bool {
 	c.stack = append(c.stack[:0], i)
 	for len(c.stack) > 0 {
 		i := c.stack[len(c.stack)-1]
@@ -200,12 +208,12 @@ func (c *coverer) augment(i int32) bool {
 }
 
 // at is where the search of source i is: a destination, and a place in its match.
-func (c *coverer) at(i int32) (v, place int32) {
+func (c *Coverer) at(i int32) (v, place int32) {
 	return c.rows[c.ptr[i]+c.next[i]/c.places], c.next[i] % c.places
 }
 
 // take gives each source of the stack the destination where its search is. The first one gains an edge.
-func (c *coverer) take() {
+func (c *Coverer) take() {
 	for _, i := range c.stack {
 		v, place := c.at(i)
 		c.match[place].Data[v] = i
@@ -216,13 +224,13 @@ func (c *coverer) take() {
 	c.room[c.stack[0]]--
 }
 
-// saves tells whether rows of the sources up to a class, and sums for the edges of the others, are cheaper than
-// all rows.
-func (c *coverer) saves(class []uint8, row, sum int32, upTo uint8) bool {
+// saves tells whether the rows that travel at a price, and sums for the edges of the others, are cheaper than all rows.
+func (c *Coverer) saves(price Price) bool {
 	c.phase++
 	var cost int64
-	for i := range class {
-		if class[i] <= upTo {
+	row, sum := price.capacities()
+	for i, class := range c.class {
+		if class <= uint8(price) {
 			cost += int64(row)
 			continue
 		}
@@ -233,7 +241,7 @@ func (c *coverer) saves(class []uint8, row, sum int32, upTo uint8) bool {
 			}
 		}
 	}
-	return cost*coverGain < int64(len(class))*int64(row)*(coverGain-1)
+	return cost*coverGain < int64(len(c.class))*int64(row)*(coverGain-1)
 }
 
 // arrange writes to to the place of each source where they are put class by class, each class in its order, and
@@ -274,64 +282,48 @@ func (h *Halo) AllRows() {
 	}
 }
 
-// classes finds, for the columns of each peer, which rows travel at which price. class has one entry a boundary
-// column.
-func (r *Structure) classes(class []uint8, threads int) error {
-	made := make([]*coverer, max(1, threads))
+// cover arranges the columns of each peer so that those whose rows travel come first, at every price. Columns have
+// their rows, in any order, and the transpose is not made yet.
+func (r *Structure) cover(threads int) (err error) {
+	if err := r.moved.Make(mem.Structure, r.NumCols()-r.NumSrc); err != nil {
+		return err
+	}
+	coverers := make([]*Coverer, max(1, threads))
 	defer func() {
-		for _, c := range made {
+		for _, c := range coverers {
 			if c != nil {
-				c.free()
+				c.Free()
 			}
 		}
 	}()
-	return parallel.Each(len(made), len(r.Halo), func(thread, q int) (err error) {
-		h := r.Halo[q]
-		if q == 0 || h.Begin == h.End {
+	var moves atomic.Bool
+	err = parallel.Each(len(coverers), len(r.Halo), func(thread, q int) (err error) {
+		h := &r.Halo[q]
+		if h.Begin == h.End {
 			return nil
 		}
-		if made[thread] == nil {
-			if made[thread], err = newCoverer(r.NumDst); err != nil {
+		c := coverers[thread]
+		if c == nil {
+			if c, err = NewCoverer(r.NumDst); err != nil {
 				return err
 			}
+			coverers[thread] = c
 		}
-		made[thread].classes(r.ColPtr.Data[h.Begin:h.End+1], r.Row.Data, class[int(h.Begin)-r.NumSrc:int(h.End)-r.NumSrc])
-		return nil
-	})
-}
-
-// cover arranges the columns of each peer so that those whose rows travel come first, at every price. Columns have
-// their rows, in any order, and the transpose is not made yet.
-func (r *Structure) cover(threads int) error {
-	class := make([]uint8, r.NumCols()-r.NumSrc)
-	if err := r.classes(class, threads); err != nil {
-		return err
-	}
-	moved, err := mem.Make[int32](mem.Structure, len(class))
-	if err != nil {
-		return err
-	}
-	r.moved = moved
-	moves := false
-	for q := 1; q < len(r.Halo); q++ {
-		h := &r.Halo[q]
-		first, end := int(h.Begin)-r.NumSrc, int(h.End)-r.NumSrc
-		to := moved.Data[first:end]
-		h.Leading = arrange(class[first:end], to)
+		to := r.moved.Data[int(h.Begin)-r.NumSrc : int(h.End)-r.NumSrc]
+		h.Leading = c.Arrange(r.ColPtr.Data[h.Begin:h.End+1], r.Row.Data, to)
 		if !ascends(to) {
-			moves = true
-			if err := r.moveColumns(h, to); err != nil {
-				return err
-			}
+			moves.Store(true)
+			err = r.moveColumns(h, to)
 		}
 		for i := range to {
 			to[i] += h.Begin
 		}
-	}
-	if !moves {
+		return err
+	})
+	if !moves.Load() {
 		r.moved.Free()
 	}
-	return nil
+	return err
 }
 
 // moveColumns puts column i of a peer to place to[i] among them.

@@ -91,16 +91,16 @@ func TestCoverIsMinimal(t *testing.T) {
 			sources, destinations, edges = 1+rng.IntN(200), 1+rng.IntN(200), rng.IntN(800)
 		}
 		ptr, rows := bipartite(rng, sources, destinations, edges)
-		c, err := newCoverer(destinations)
+		c, err := NewCoverer(destinations)
 		if err != nil {
 			t.Fatal(err)
 		}
-		class := make([]uint8, sources)
-		c.classes(ptr, rows, class)
-		c.free()
+		to := make([]int32, sources)
+		leading := c.Arrange(ptr, rows, to)
+		c.Free()
 		for price := range NumPrices {
 			row, _ := price.capacities()
-			got := costOf(ptr, rows, func(i int) bool { return class[i] <= uint8(price) }, price)
+			got := costOf(ptr, rows, func(i int) bool { return to[i] < leading[price] }, price)
 			all, want := sources*int(row), matching(ptr, rows, price)
 			if sources < 10 {
 				least := all

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	"sar/core/internal/ascending"
 	"sar/core/mem"
 )
 
@@ -105,6 +106,13 @@ func (r *Structure) Bytes() int64 {
 		n += a.Bytes()
 	}
 	return n
+}
+
+// Span is the slots of a row that read columns [begin, end).
+func (r *Structure) Span(row int, begin, end int32) (k0, k1 int64) {
+	last := int64(r.RowPtr.Data[row+1])
+	k0 = ascending.RunEnd(r.Col.Data, int64(r.RowPtr.Data[row]), last, begin)
+	return k0, ascending.RunEnd(r.Col.Data, k0, last, end)
 }
 
 func (r *Structure) arrays() []*mem.Array[int32] {

@@ -234,7 +234,7 @@ func TestWindowChangesNoBit(t *testing.T) {
 	}
 }
 
-// A gradient is the sum over own edges, then what the peers p+1, p+2, … return, in that
+// Where all rows travel, a gradient is the sum over own edges, then what the peers p+1, p+2, … return, in that
 // order, whatever comes when: other orders would give other numbers here. Rows of a peer
 // are many enough to be taken group by group, and do not fit into one frame.
 func TestOrderOfReturnedGradients(t *testing.T) {
@@ -258,6 +258,9 @@ func TestOrderOfReturnedGradients(t *testing.T) {
 			p := s.Rank()
 			src, dst, _ := g.of(p)
 			dg, err := s.GraphFromEdges(ctx, g.starts, src, dst)
+			if err == nil {
+				err = s.SetExchange(ExchangePull)
+			}
 			if err != nil {
 				return err
 			}

@@ -7,7 +7,6 @@ import (
 
 	"sar/core/comm"
 	"sar/core/graph"
-	"sar/core/internal/ascending"
 	"sar/core/mem"
 )
 
@@ -33,8 +32,8 @@ func tellLeading(c *comm.Communicator, rels []*graph.Relation) error {
 			least := int64(0)
 			for price, n := range heard[q][i*int(graph.NumPrices):][:graph.NumPrices] {
 				if n < least || n > int64(len(rel.Send[r].Data)) {
-					return fmt.Errorf("relation %s: rank %d wants %d of %d rows of rank %d, and %d at a lower price of sums", rel.Type, q,
-						n, len(rel.Send[r].Data), rank, least)
+					return fmt.Errorf("relation %s: rank %d wants %d of %d rows of rank %d, and %d at a lower price of sums",
+						rel.Type, q, n, len(rel.Send[r].Data), rank, least)
 				}
 				least = n
 				rel.SendLeading[r][price] = int32(n)
@@ -121,7 +120,8 @@ func makeCover(c *comm.Communicator, rel *graph.Relation, price graph.Price) (x 
 }
 
 // records4 sends records of 4 bytes to the owners of rows.
-func records4(c *comm.Communicator, send, recv []int, put func(r int) uint32, get func(r, i int, n uint32) error) error {
+func records4(c *comm.Communicator, send, recv []int, put func(r int) uint32,
+	get func(r, i int, n uint32) error) error {
 	return records{send: send, recv: recv, size: 4,
 		put: func(r, _ int, dst []byte) { binary.LittleEndian.PutUint32(dst, put(r)) },
 		get: func(r, i int, src []byte) error { return get(r, i, binary.LittleEndian.Uint32(src)) },
@@ -152,10 +152,9 @@ func (w *coverWriter) put(r int) uint32 {
 	h := &rel.Halo[r]
 	if !at.inside {
 		row := w.cover.Rows[r].Data[at.sum]
-		begin, end := int64(rel.RowPtr.Data[row]), int64(rel.RowPtr.Data[row+1])
-		k := ascending.RunEnd(rel.Col.Data, begin, end, h.Begin+h.Lead(w.price))
-		at.k, at.last, at.inside = int32(k), int32(ascending.RunEnd(rel.Col.Data, k, end, h.End)), true
-		return uint32(end - begin)
+		k0, k1 := rel.Span(int(row), h.Begin+h.Lead(w.price), h.End)
+		at.k, at.last, at.inside = int32(k0), int32(k1), true
+		return uint32(rel.RowPtr.Data[row+1] - rel.RowPtr.Data[row])
 	}
 	number := uint32(rel.Col.Data[at.k] - h.Begin)
 	if at.k++; at.k == at.last {

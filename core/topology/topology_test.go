@@ -15,8 +15,8 @@ import (
 	"sar/core/kernel"
 )
 
-// Every owner knows which of its rows each peer reads, in the order of rows, and how many
-// edges leave each.
+// Every owner knows which of its rows each peer reads, how many of them travel as rows, and how
+// many edges leave each.
 func TestConnectAgainstTheWholeGraph(t *testing.T) {
 	worlds(t, func(*comm.Communicator, *Graph) error { return nil }, func(w *whole, parts []*Graph) {
 		world := len(parts)
@@ -31,9 +31,16 @@ func TestConnectAgainstTheWholeGraph(t *testing.T) {
 					}
 					slices.Sort(rows)
 					rows = slices.Compact(rows)
-					if q != p && !slices.Equal(rel.Send[(q-p+world)%world].Data, rows) {
-						t.Fatalf("%s: rank %d sends %v to rank %d, expected %v",
-							rel.Type, p, rel.Send[(q-p+world)%world].Data, q, rows)
+					if q == p {
+						continue
+					}
+					send := slices.Clone(rel.Send[(q-p+world)%world].Data)
+					leading := rel.SendLeading[(q-p+world)%world]
+					if halo := parts[q].Relations[i].Halo[(q-p+world)%world]; leading != halo.Leading {
+						t.Fatalf("%s: rank %d sends %v rows to rank %d, which expects %v", rel.Type, p, leading, q, halo.Leading)
+					}
+					if slices.Sort(send); !slices.Equal(send, rows) {
+						t.Fatalf("%s: rank %d sends %v to rank %d, expected %v", rel.Type, p, send, q, rows)
 					}
 				}
 				if !slices.Equal(rel.OutDegree.Data, degrees) {
@@ -52,6 +59,63 @@ func TestConnectAgainstTheWholeGraph(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Every edge between two workers is from a row that travels or of one sum, at every price, and both ends of a sum
+// have the same row.
+func TestCoverAgainstTheWholeGraph(t *testing.T) {
+	sums := 0
+	worlds(t, func(c *comm.Communicator, g *Graph) error {
+		for _, rel := range g.Relations {
+			for price := range graph.NumPrices + 1 {
+				for range 2 {
+					if _, err := g.Cover(c, rel, price); err != nil {
+						return err
+					}
+				}
+			}
+		}
+		return nil
+	}, func(w *whole, parts []*Graph) {
+		world := len(parts)
+		for p, g := range parts {
+			for i, rel := range g.Relations {
+				for price := range graph.NumPrices + 1 {
+					for r := 1; r < world; r++ {
+						q := (p + r) % world
+						travels, got, want := map[int32]bool{}, [][2]int32{}, [][2]int32{}
+						for _, row := range rel.Send[r].Data[:rel.Lead(r, price)] {
+							travels[row] = true
+						}
+						if c := rel.Covers[price]; c != nil {
+							rows := parts[q].Relations[i].Covers[price].Rows[r].Data
+							for n, row := range rows {
+								degree := parts[q].Relations[i].RowPtr.Data[row+1] - parts[q].Relations[i].RowPtr.Data[row]
+								if c.InDegree[r].Data[n] != degree {
+									t.Fatalf("%s: row %d of rank %d has in-degree %d, not %d", rel.Type, row, q, degree, c.InDegree[r].Data[n])
+								}
+								for _, source := range c.Sums[r].Col.Data[c.Sums[r].Ptr.Data[n]:c.Sums[r].Ptr.Data[n+1]] {
+									got = append(got, [2]int32{source, row})
+								}
+							}
+							sums += len(rows)
+						}
+						for _, e := range w.between(i, p, q) {
+							if !travels[w.row(e.src)] {
+								want = append(want, [2]int32{w.row(e.src), w.row(e.dst)})
+							}
+						}
+						if !sameSet(got, want) {
+							t.Fatalf("%s, price %d, rank %d for rank %d: sums of %v, expected %v", rel.Type, price, p, q, got, want)
+						}
+					}
+				}
+			}
+		}
+	})
+	if sums < 100 {
+		t.Errorf("%d sums in all graphs together", sums)
+	}
 }
 
 // HandOver gives owners of sources the edges into every peer, and both ends name the rows alike.
