@@ -14,6 +14,8 @@ type Stored struct {
 	RowPtr, Col, ColPtr, Row mem.Array[int32]
 	Order                    mem.Array[int32] // empty: rows are computed as they are
 	HaloEnds                 []int64          // by round, one past the last column of its peer; [0] is NumSrc
+	// Leading are those of Halo, by round, which ascend and are not more than there are columns; nil: all rows lead.
+	Leading [][NumPrices]int64
 	// Either tells the order of edges. RowEdge is that of Structure. Key numbers the
 	// columns by the original ids of their nodes: where edges are ordered by destination
 	// and then by original id of the source, this says all.
@@ -50,7 +52,7 @@ func NewStructure(book *Book, rank, index int, a Stored, threads int) (r *Struct
 	if err = r.place(book, rank, index); err != nil {
 		return r, err
 	}
-	if err = r.haloFrom(a.HaloEnds); err != nil {
+	if err = r.haloFrom(&a); err != nil {
 		return r, err
 	}
 	r.cache = cacheRowEdge
@@ -68,7 +70,8 @@ func NewStructure(book *Book, rank, index int, a Stored, threads int) (r *Struct
 }
 
 // haloFrom numbers the boundary rows.
-func (r *Structure) haloFrom(ends []int64) error {
+func (r *Structure) haloFrom(a *Stored) error {
+	ends := a.HaloEnds
 	if len(ends) != r.Parts {
 		return misfit("HaloEnds", 0, fmt.Sprintf("%d numbers", r.Parts), "%d", len(ends))
 	}
@@ -82,6 +85,11 @@ func (r *Structure) haloFrom(ends []int64) error {
 		if q > 0 {
 			r.Halo[q] = Halo{Peer: (r.Rank - q + r.Parts) % r.Parts, Begin: int32(at), End: int32(end)}
 			r.Halo[q].AllRows()
+			if a.Leading != nil {
+				for price, n := range a.Leading[q] {
+					r.Halo[q].Leading[price] = int32(n)
+				}
+			}
 		}
 		at = end
 	}

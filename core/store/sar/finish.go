@@ -35,6 +35,9 @@ func (s *writer) finish(p, i int) error {
 	if err != nil {
 		return err
 	}
+	if err := s.cover(p, i, ptr.Data); err != nil {
+		return err
+	}
 	colPtr, err := mem.Make[int32](mem.Scratch, int(columns)+1)
 	if err != nil {
 		return err

@@ -68,9 +68,9 @@ func nodeMemory(src input.Source) (n int64) {
 }
 
 // partMemory is what making a relation of a part takes beside its edges: row pointers, 24
-// bytes for each row to find their order; column pointers, and as much for the key or to
-// transpose.
-func partMemory(rows, columns int64) int64 { return (4+24)*rows + (4+4)*columns }
+// bytes for each row to find their order; column pointers, and 24 bytes for each column to find which rows
+// travel.
+func partMemory(rows, columns int64) int64 { return (4+24)*rows + (4+24)*columns }
 
 // wantMemory fails where the memory does not do for the parts as they are.
 func (s *writer) wantMemory() error {

@@ -43,7 +43,10 @@ type partRelationJSON struct {
 	Edges int64    `json:"edges"`
 	// Columns are, by round, one past the last column of the rows of peer part-r; the first
 	// number is own rows. Sends are likewise one past the last of the rows that part+r reads.
-	Columns  []int64                    `json:"columns"`
+	Columns []int64 `json:"columns"`
+	// Leading are, by round, how many of those columns, the first ones, are of rows that travel: where a partial sum
+	// costs half of a row, as much as one, and twice as much. None: all travel.
+	Leading  [][graph.NumPrices]int64   `json:"leading,omitempty"`
 	Sends    []int64                    `json:"sends"`
 	Arrays   disk.Object[npy.Described] `json:"arrays"`
 	Features disk.Object[npy.Described] `json:"features"`
@@ -199,6 +202,9 @@ func (s *Part) lengths(r *relation, relation int) error {
 	if err := s.ascend(r.Sends, 0, "sends", name); err != nil {
 		return err
 	}
+	if err := s.leads(r, name); err != nil {
+		return err
+	}
 	columns := r.Columns[len(r.Columns)-1]
 	rows, own := s.book.NumNodes(dst, s.part), s.book.NumNodes(src, s.part)
 	want := map[string]int64{rowPtrArray: rows + 1, colArray: r.Edges, colPtrArray: columns + 1, rowArray: r.Edges,
@@ -240,6 +246,23 @@ func (s *Part) ascend(ends []int64, first int64, key, relation string) error {
 	if len(ends) != s.book.Parts || ends[0] != first || !slices.IsSorted(ends) || ends[len(ends)-1] > disk.MaxCount {
 		return s.Bad(fmt.Sprintf("%q of %s to be %d numbers that ascend from %d", key, relation, s.book.Parts, first), "%v",
 			ends)
+	}
+	return nil
+}
+
+// leads checks how many columns of each round are of rows that travel.
+func (s *Part) leads(r *relation, name string) error {
+	if r.Leading == nil {
+		return nil
+	}
+	if len(r.Leading) != len(r.Columns) {
+		return s.Bad(fmt.Sprintf(`"leading" of %s to have %d rounds`, name, len(r.Columns)), "%d", len(r.Leading))
+	}
+	for q := 1; q < len(r.Columns); q++ {
+		lead, n := r.Leading[q], r.Columns[q]-r.Columns[q-1]
+		if lead[0] < 0 || !slices.IsSorted(lead[:]) || lead[graph.NumPrices-1] > n {
+			return s.Bad(fmt.Sprintf(`"leading" of %s, round %d, to ascend from 0 to at most %d`, name, q, n), "%v", lead)
+		}
 	}
 	return nil
 }

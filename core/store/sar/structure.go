@@ -49,7 +49,7 @@ func (s *Part) structure(relation, threads int) (*graph.Structure, error) {
 			return free(err)
 		}
 	}
-	arrays.HaloEnds = r.Columns
+	arrays.HaloEnds, arrays.Leading = r.Columns, r.Leading
 	made, err := graph.NewStructure(s.book, s.part, relation, arrays, threads)
 	return made, s.misfit(r, err)
 }
@@ -88,18 +88,18 @@ func (s *Part) relation(i, threads int) (rel *graph.Relation, err error) {
 	if err := send.Verify(); err != nil {
 		return rel, err
 	}
+	read := make([]int32, made.NumSrc) // the last peer that a row was sent to
 	for q := 1; q < s.book.Parts; q++ {
 		first := r.Sends[q-1]
 		if rel.Send[q], err = send.MapInt32s(first, r.Sends[q]-first); err != nil {
 			return rel, err
 		}
-		last := int32(-1)
 		for k, row := range rel.Send[q].Data {
-			if row <= last || int(row) >= made.NumSrc {
+			if row < 0 || int(row) >= made.NumSrc || read[row] == int32(q) {
 				return rel, send.File.Bad(send.Offset+4*(first+int64(k)),
-					fmt.Sprintf("%s: rows that ascend, from %d to %d", send.Name, last+1, made.NumSrc-1), "%d", row)
+					fmt.Sprintf("%s: rows from 0 to %d, each once for a peer", send.Name, made.NumSrc-1), "%d", row)
 			}
-			last = row
+			read[row] = int32(q)
 		}
 	}
 	if rel.OutDegree, err = mem.Make[int64](mem.Structure, made.NumSrc); err != nil {
@@ -169,7 +169,8 @@ func (s *Part) haloRows(relation int, visit func(column, id int64)) error {
 		start, n := s.book.NodeStart[src][owner], s.book.NumNodes(src, owner)
 		for j := r.Columns[q-1]; j < r.Columns[q]; j++ {
 			row := rows[j-own]
-			if row < 0 || row >= n || j > r.Columns[q-1] && row <= rows[j-own-1] {
+			// Groups of columns by the price at which rows travel ascend, so a row may come again in another group only.
+			if row < 0 || row >= n || j > r.Columns[q-1] && row <= rows[j-own-1] && !r.leads(q, j-r.Columns[q-1]) {
 				return a.File.Bad(a.Offset+4*(j-own), fmt.Sprintf("%s: rows of part %d that ascend, below %d", a.Name, owner, n),
 					"%d", row)
 			}
@@ -177,6 +178,11 @@ func (s *Part) haloRows(relation int, visit func(column, id int64)) error {
 		}
 	}
 	return nil
+}
+
+// leads tells whether a new group of columns begins at a place of a round.
+func (r *relation) leads(q int, place int64) bool {
+	return r.Leading != nil && slices.Contains(r.Leading[q][:], place)
 }
 
 func (s *Part) NumNodes() int64 {
