@@ -77,9 +77,9 @@ func (c *Coverer) Free() {
 }
 
 // Arrange writes to to the place of each source where those come first whose rows travel at the lowest price,
-// then those that travel at the next one, and so on, each kind in its order. leading is how many travel at each price.
-// Source i has edges to rows[ptr[i]:ptr[i+1]]. The order of edges, and equal ones, change nothing.
-func (c *Coverer) Arrange(ptr, rows, to []int32) (leading [NumPrices]int32) {
+// then those that travel at the next one, and so on, each kind in its order, and returns the counts. Source i has edges
+// to rows[ptr[i]:ptr[i+1]]. The order of edges, and equal ones, change nothing.
+func (c *Coverer) Arrange(ptr, rows, to []int32) (x Travels) {
 	n := len(to)
 	c.ptr, c.rows = ptr, rows
 	c.room, c.level, c.next, c.class = make([]int32, n), make([]int32, n), make([]int32, n), make([]uint8, n)
@@ -97,13 +97,18 @@ func (c *Coverer) Arrange(ptr, rows, to []int32) (leading [NumPrices]int32) {
 				c.class[i] = min(c.class[i], uint8(price))
 			}
 		}
-		if !c.saves(price) {
+		row, sum := price.capacities()
+		rows, sums := c.count(price)
+		if all := int64(n) * int64(row); (int64(rows)*int64(row)+int64(sums)*int64(sum))*coverGain >= all*(coverGain-1) {
+			sums = 0
 			for i := range c.class {
 				c.class[i] = min(c.class[i], uint8(price))
 			}
 		}
+		x.Sums[price] = sums
 	}
-	return arrange(c.class, to)
+	x.Leading = arrange(c.class, to)
+	return x
 }
 
 // matching makes a maximum matching, and layers of it.
@@ -224,24 +229,22 @@ func (c *Coverer) take() {
 	c.room[c.stack[0]]--
 }
 
-// saves tells whether the rows that travel at a price, and sums for the edges of the others, are cheaper than all rows.
-func (c *Coverer) saves(price Price) bool {
+// count is how many rows travel at a price, and how many sums the edges of the others need.
+func (c *Coverer) count(price Price) (rows, sums int32) {
 	c.phase++
-	var cost int64
-	row, sum := price.capacities()
 	for i, class := range c.class {
 		if class <= uint8(price) {
-			cost += int64(row)
+			rows++
 			continue
 		}
 		for _, v := range c.rows[c.ptr[i]:c.ptr[i+1]] {
 			if c.seen.Data[v] != c.phase {
 				c.seen.Data[v] = c.phase
-				cost += int64(sum)
+				sums++
 			}
 		}
 	}
-	return cost*coverGain < int64(len(c.class))*int64(row)*(coverGain-1)
+	return rows, sums
 }
 
 // arrange writes to to the place of each source where they are put class by class, each class in its order, and
@@ -265,6 +268,9 @@ func arrange(class []uint8, to []int32) (leading [NumPrices]int32) {
 	}
 	return leading
 }
+
+// Travels is what travels between two workers by price: so many rows, the first ones, and so many sums.
+type Travels struct{ Leading, Sums [NumPrices]int32 }
 
 // Lead is how many of the boundary rows, the first ones, travel as rows at a price. Those behind them reach their
 // readers in sums.
@@ -310,7 +316,7 @@ func (r *Structure) cover(threads int) (err error) {
 			coverers[thread] = c
 		}
 		to := r.moved.Data[int(h.Begin)-r.NumSrc : int(h.End)-r.NumSrc]
-		h.Leading = c.Arrange(r.ColPtr.Data[h.Begin:h.End+1], r.Row.Data, to)
+		h.Travels = c.Arrange(r.ColPtr.Data[h.Begin:h.End+1], r.Row.Data, to)
 		if !ascends(to) {
 			moves.Store(true)
 			err = r.moveColumns(h, to)

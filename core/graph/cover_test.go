@@ -96,11 +96,11 @@ func TestCoverIsMinimal(t *testing.T) {
 			t.Fatal(err)
 		}
 		to := make([]int32, sources)
-		leading := c.Arrange(ptr, rows, to)
+		x := c.Arrange(ptr, rows, to)
 		c.Free()
 		for price := range NumPrices {
-			row, _ := price.capacities()
-			got := costOf(ptr, rows, func(i int) bool { return to[i] < leading[price] }, price)
+			row, sum := price.capacities()
+			got := costOf(ptr, rows, func(i int) bool { return to[i] < x.Leading[price] }, price)
 			all, want := sources*int(row), matching(ptr, rows, price)
 			if sources < 10 {
 				least := all
@@ -116,7 +116,7 @@ func TestCoverIsMinimal(t *testing.T) {
 			} else {
 				less++
 			}
-			if got != want {
+			if told := x.Leading[price]*row + x.Sums[price]*sum; got != want || int(told) != got {
 				t.Fatalf("%d sources, price %d: %d, expected %d of %d", sources, price, got, want, all)
 			}
 		}

@@ -14,8 +14,8 @@ type Stored struct {
 	RowPtr, Col, ColPtr, Row mem.Array[int32]
 	Order                    mem.Array[int32] // empty: rows are computed as they are
 	HaloEnds                 []int64          // by round, one past the last column of its peer; [0] is NumSrc
-	// Leading are those of Halo, by round, which ascend and are not more than there are columns; nil: all rows lead.
-	Leading [][NumPrices]int64
+	// Travels are those of Halo, by round: Leading ascend and are not more than there are columns; nil: all rows travel.
+	Travels []Travels
 	// Either tells the order of edges. RowEdge is that of Structure. Key numbers the
 	// columns by the original ids of their nodes: where edges are ordered by destination
 	// and then by original id of the source, this says all.
@@ -85,10 +85,8 @@ func (r *Structure) haloFrom(a *Stored) error {
 		if q > 0 {
 			r.Halo[q] = Halo{Peer: (r.Rank - q + r.Parts) % r.Parts, Begin: int32(at), End: int32(end)}
 			r.Halo[q].AllRows()
-			if a.Leading != nil {
-				for price, n := range a.Leading[q] {
-					r.Halo[q].Leading[price] = int32(n)
-				}
+			if a.Travels != nil {
+				r.Halo[q].Travels = a.Travels[q]
 			}
 		}
 		at = end

@@ -82,8 +82,7 @@ type Halo struct {
 	Begin, End int32
 	// Rows are the peer's own row numbers of the columns: its send list, when it is told.
 	Rows mem.Array[int32]
-	// Leading are how many of them travel as rows, by price (see Lead).
-	Leading [NumPrices]int32
+	Travels
 }
 
 // NumCols is the number of columns: own source rows and boundary rows.

@@ -151,7 +151,7 @@ func sameStructures(t *testing.T, dgl, sar *Partition) {
 		}
 		for q := 1; q < want.Parts; q++ {
 			if a, b := want.Halo[q], got.Halo[q]; a.Peer != b.Peer || a.Begin != b.Begin || a.End != b.End ||
-				a.Leading != b.Leading {
+				a.Travels != b.Travels {
 				t.Fatalf("halo of round %d: %+v and %+v", q, a, b)
 			}
 		}

@@ -14,14 +14,14 @@ type coverer struct {
 	part, relation int
 	ptr            []int32 // of rows
 	ends           []int64 // of columns, by round
-	leading        [][graph.NumPrices]int64
+	travels        []graph.Travels
 }
 
 // cover arranges the columns of as many peers at a time as memory holds the edges of. All rows of a peer whose edges it
 // does not hold travel.
 func (s *writer) cover(p, i int, ptr []int32) error {
 	r := s.rels[i]
-	c := &coverer{s, p, i, ptr, r.columns[p], make([][graph.NumPrices]int64, s.to.Parts)}
+	c := &coverer{s, p, i, ptr, r.columns[p], make([]graph.Travels, s.to.Parts)}
 	own, columns := c.ends[0], c.ends[len(c.ends)-1]
 	next, err := mem.Make[int32](mem.Scratch, int(columns-own)+1) // first the edges of each column
 	if err != nil {
@@ -47,8 +47,8 @@ func (s *writer) cover(p, i int, ptr []int32) error {
 		if q = end; end > first {
 			err = c.peers(first, end, next.Data[c.ends[first-1]-own:c.ends[end-1]-own+1], edges)
 		} else {
-			for price := range c.leading[q] {
-				c.leading[q][price] = c.ends[q] - c.ends[q-1]
+			for price := range graph.NumPrices {
+				c.travels[q].Leading[price] = int32(c.ends[q] - c.ends[q-1])
 			}
 			q++
 		}
@@ -56,7 +56,7 @@ func (s *writer) cover(p, i int, ptr []int32) error {
 			return err
 		}
 	}
-	r.leading = append(r.leading, c.leading)
+	r.travels = append(r.travels, c.travels)
 	return nil
 }
 
@@ -105,9 +105,7 @@ func (c *coverer) peers(q0, q1 int, counts []int32, edges int64) error {
 	defer finder.Free()
 	for q := q0; q < q1; q++ {
 		first, end := c.ends[q-1]-begin, c.ends[q]-begin
-		for price, lead := range finder.Arrange(ptr.Data[first:end+1], rows.Data, to.Data[first:end]) {
-			c.leading[q][price] = int64(lead)
-		}
+		c.travels[q] = finder.Arrange(ptr.Data[first:end+1], rows.Data, to.Data[first:end])
 		if err := c.move(q, to.Data[first:end]); err != nil {
 			return err
 		}

@@ -48,7 +48,7 @@ func (s *writer) describe() error {
 		for i, r := range s.rels {
 			of := s.relation(p, i)
 			of.Type, of.Edges = strings.Split(s.edge.list[i].Name, ":"), s.edge.count[p][i]
-			of.Columns, of.Leading, of.Sends = r.columns[p], r.leading[p], r.sends[p]
+			of.Columns, of.Travels, of.Sends = r.columns[p], r.travels[p], r.sends[p]
 		}
 		sums := map[string]disk.Checksums{}
 		for _, name := range d.names() {

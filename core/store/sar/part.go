@@ -44,9 +44,9 @@ type partRelationJSON struct {
 	// Columns are, by round, one past the last column of the rows of peer part-r; the first
 	// number is own rows. Sends are likewise one past the last of the rows that part+r reads.
 	Columns []int64 `json:"columns"`
-	// Leading are, by round, how many of those columns, the first ones, are of rows that travel: where a partial sum
-	// costs half of a row, as much as one, and twice as much. None: all travel.
-	Leading  [][graph.NumPrices]int64   `json:"leading,omitempty"`
+	// Travels are, by round, how many of those columns, the first ones, are of rows that travel, and how many sums do
+	// in place of the others: where a sum costs half of a row, as much as one, and twice as much. None: all rows travel.
+	Travels  []graph.Travels            `json:"travels,omitempty"`
 	Sends    []int64                    `json:"sends"`
 	Arrays   disk.Object[npy.Described] `json:"arrays"`
 	Features disk.Object[npy.Described] `json:"features"`
@@ -202,7 +202,7 @@ func (s *Part) lengths(r *relation, relation int) error {
 	if err := s.ascend(r.Sends, 0, "sends", name); err != nil {
 		return err
 	}
-	if err := s.leads(r, name); err != nil {
+	if err := s.travels(r, name); err != nil {
 		return err
 	}
 	columns := r.Columns[len(r.Columns)-1]
@@ -250,18 +250,18 @@ func (s *Part) ascend(ends []int64, first int64, key, relation string) error {
 	return nil
 }
 
-// leads checks how many columns of each round are of rows that travel.
-func (s *Part) leads(r *relation, name string) error {
-	if r.Leading == nil {
+// travels checks how many columns of each round are of rows that travel.
+func (s *Part) travels(r *relation, name string) error {
+	if r.Travels == nil {
 		return nil
 	}
-	if len(r.Leading) != len(r.Columns) {
-		return s.Bad(fmt.Sprintf(`"leading" of %s to have %d rounds`, name, len(r.Columns)), "%d", len(r.Leading))
+	if len(r.Travels) != len(r.Columns) {
+		return s.Bad(fmt.Sprintf(`"travels" of %s to have %d rounds`, name, len(r.Columns)), "%d", len(r.Travels))
 	}
 	for q := 1; q < len(r.Columns); q++ {
-		lead, n := r.Leading[q], r.Columns[q]-r.Columns[q-1]
-		if lead[0] < 0 || !slices.IsSorted(lead[:]) || lead[graph.NumPrices-1] > n {
-			return s.Bad(fmt.Sprintf(`"leading" of %s, round %d, to ascend from 0 to at most %d`, name, q, n), "%v", lead)
+		lead, n := r.Travels[q].Leading, r.Columns[q]-r.Columns[q-1]
+		if lead[0] < 0 || !slices.IsSorted(lead[:]) || int64(lead[graph.NumPrices-1]) > n {
+			return s.Bad(fmt.Sprintf("rows of %s that travel in round %d, from 0 to at most %d", name, q, n), "%v", lead)
 		}
 	}
 	return nil

@@ -49,7 +49,7 @@ func (s *Part) structure(relation, threads int) (*graph.Structure, error) {
 			return free(err)
 		}
 	}
-	arrays.HaloEnds, arrays.Leading = r.Columns, r.Leading
+	arrays.HaloEnds, arrays.Travels = r.Columns, r.Travels
 	made, err := graph.NewStructure(s.book, s.part, relation, arrays, threads)
 	return made, s.misfit(r, err)
 }
@@ -182,7 +182,7 @@ func (s *Part) haloRows(relation int, visit func(column, id int64)) error {
 
 // leads tells whether a new group of columns begins at a place of a round.
 func (r *relation) leads(q int, place int64) bool {
-	return r.Leading != nil && slices.Contains(r.Leading[q][:], place)
+	return r.Travels != nil && slices.Contains(r.Travels[q].Leading[:], int32(place))
 }
 
 func (s *Part) NumNodes() int64 {

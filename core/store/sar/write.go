@@ -53,7 +53,7 @@ type relationWriter struct {
 	slots   mem.Array[uint32]
 	arrays  []map[string]npy.Output // [part] by name
 	columns [][]int64               // [part] as partRelationJSON has them
-	leading [][][graph.NumPrices]int64
+	travels [][]graph.Travels
 	sends   [][]int64
 }
 
