@@ -243,6 +243,8 @@ bench-overlap: $(BUILD_STAMP) $(BENCH_STAMP) ## how much of the transfer is hidd
 	$(PY) bench/overlap.py
 	$(PY) bench/epoch_options.py
 	$(PY) bench/epoch_options.py --model gat
+	$(PY) bench/epoch_options.py --model sums --hidden 256 --graph cornell5
+	$(PY) bench/epoch_options.py --model sums --hidden 256 --graph rmat
 
 docs-layers: $(BUILD_STAMP) ## docs/layers.md, layers-pyg.md, transforms.md: which layers of dgl.nn (and their memory beside DGL's) and of PyG run
 	$(PY) -m tests.parity.layers_table

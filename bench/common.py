@@ -33,15 +33,37 @@ def bench_graph() -> str:
     return path
 
 
-def parts(count: int, method: str) -> str:
-    """The bench graph in parts: the path of the description, made where it is missing."""
-    folder = os.path.join(WORK, f"{method}-{count}")
-    path = os.path.join(folder, "bench.json")
+def parts(count: int, method: str, graph: str = "bench") -> str:
+    """A graph in parts: the path of the description, made where it is missing."""
+    folder = os.path.join(WORK, f"{method}-{count}" if graph == "bench" else f"{graph}-{method}-{count}")
+    path = os.path.join(folder, f"{graph}.json")
     if not os.path.exists(path):
-        words = ["--parts", str(count), "--method", method, "--name", "bench", "--out", folder]
-        subprocess.run(
-            [sys.executable, "-m", "sar", "partition", bench_graph(), *words], check=True, stdout=subprocess.DEVNULL
-        )
+        source = bench_graph() if graph == "bench" else hubs(graph)
+        words = ["--parts", str(count), "--method", method, "--name", graph, "--out", folder]
+        subprocess.run([sys.executable, "-m", "sar", "partition", source, *words], check=True, stdout=subprocess.DEVNULL)
+    return path
+
+
+def hubs(graph: str, features: int = 256) -> str:
+    """A graph with hubs, with random features: cornell5, or rmat, which has 262,144 nodes and 2 M draws of an edge."""
+    path = os.path.join(WORK, f"{graph}-{features}.npz")
+    if os.path.exists(path):
+        return path
+    rng = np.random.default_rng(0)
+    if graph == "cornell5":
+        with np.load(os.path.join(os.path.dirname(__file__), "..", "examples", "data", "cornell5.npz")) as arrays:
+            edges, nodes = arrays["edge_index"], len(arrays["x"])
+    else:
+        scale, draws = 18, 2_000_000
+        nodes, edges = 1 << scale, np.zeros((2, draws), np.int64)
+        for _ in range(scale):  # the quarter of the matrix, bit by bit: 0.57, 0.19, 0.19, 0.05
+            quarter = np.searchsorted([0.57, 0.76, 0.95], rng.random(draws))
+            edges = 2 * edges + np.stack([quarter // 2, quarter % 2])
+        edges = np.unique(edges[:, edges[0] != edges[1]], axis=1).astype(np.int32)
+    content = {"edge_index": edges, "features": rng.random((nodes, features), np.float32)}
+    content["labels"] = rng.integers(0, 8, nodes)
+    content["train_mask"] = rng.random(nodes) < 0.5
+    np.savez(path, **content)
     return path
 
 

@@ -1,11 +1,12 @@
-"""Time of an epoch with memoized aggregates, and pull or push.
+"""Time of an epoch with memoized aggregates, and with the values of Config.exchange.
 
-Models of model.py on the bench graph. The same processes train in turns, a few epochs each. SAGE: as they are,
+Models of model.py on the bench graph, or on one with hubs. The same processes train in turns, a few epochs each. SAGE: as they are,
 and with the first layer's aggregate of the constant features kept (sar.memoize; kept is what it holds on the worker
-where it is most). GAT: the three values of Config.exchange. Times are medians of the slowest worker's epochs, the ratio
+where it is most), or, with --model sums, all rows against the rows and sums of a cover. GAT: the three values of
+Config.exchange. Times are medians of the slowest worker's epochs, the ratio
 the median over turns.
 
-    python bench/epoch_options.py [--model sage] [--ways 2:shm,2:tcp,2:shaped,4:shm,4:tcp,4:shaped] [--hidden 256,1024]
+    python bench/epoch_options.py [--model sage] [--graph cornell5] [--ways 2:shm,2:tcp,2:shaped,4:shm,4:tcp,4:shaped] [--hidden 256,1024]
                                   [--rounds 6] [--epochs 2] [--mbit 1000] [--parts metis]
 
 The way "shaped" is tcp between network namespaces whose links carry --mbit a second; it needs root.
@@ -25,7 +26,7 @@ import common
 from sar.cli.output import stage, table
 from shaped_link import MASTER, come_first, link
 
-OPTIONS = {"sage": ("plain", "memoize"), "gat": ("pull", "push", "auto")}
+OPTIONS = {"sage": ("plain", "memoize"), "gat": ("pull", "push", "auto"), "sums": ("pull", "auto")}
 WAYS = "2:shm,2:tcp,2:shaped,4:shm,4:tcp,4:shaped"
 
 
@@ -57,7 +58,7 @@ class Worker:
         model.HIDDEN = hidden
 
         self.training = model.Training(
-            *(name, "dgl", model.on_graph(graph), self.features, labels, mask.bool()),
+            *("sage" if name == "sums" else name, "dgl", model.on_graph(graph), self.features, labels, mask.bool()),
             *(int(counts[0]), float(trained), sar.DistributedBN1D, sar.sync_params, sar.gather_grads),
         )
         self.parameters = sum(p.numel() * p.element_size() for p in self.training.model.parameters())
@@ -109,7 +110,7 @@ def measure(workers: int, transport: str, hidden: int, args: argparse.Namespace)
     """All options over one transport."""
     options = OPTIONS[args.model]
     shaped = transport == "shaped"
-    words = ["--worker", common.parts(workers, args.parts), "--model", args.model, "--hidden", str(hidden)]
+    words = ["--worker", common.parts(workers, args.parts, args.graph), "--model", args.model, "--hidden", str(hidden)]
     with contextlib.ExitStack() as stack:
         inside, master = None, "127.0.0.1"
         if shaped:
@@ -139,6 +140,7 @@ def measure(workers: int, transport: str, hidden: int, args: argparse.Namespace)
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--model", choices=OPTIONS, default="sage")
+    p.add_argument("--graph", choices=("bench", "cornell5", "rmat"), default="bench")
     p.add_argument("--ways", default=WAYS, help=f"workers:transport (default: {WAYS})")
     p.add_argument("--hidden", default="256,1024", help="hidden widths of SAGE (default: 256,1024)")
     p.add_argument("--rounds", type=int, default=6, help="turns after one of warm-up (default: 6)")
@@ -154,7 +156,7 @@ def main() -> None:
         return
     first, *others = OPTIONS[args.model]
     results, rows = [], []
-    for hidden in map(int, args.hidden.split(",")) if args.model == "sage" else [128]:
+    for hidden in map(int, args.hidden.split(",")) if args.model != "gat" else [128]:
         for way in args.ways.split(","):
             workers, transport = way.split(":")
             with stage(f"{way}, {hidden} hidden") as step:
@@ -170,10 +172,8 @@ def main() -> None:
             )
     machine = common.machine()
     print(common.machine_line(machine))
-    print(
-        f"\n{args.model.upper()}, {args.parts} parts; {first}: an epoch in ms, the others to it; then MiB that all send"
-    )
-    print(f"in an epoch. shaped: {args.mbit:g} Mbit/s")
+    print(f"\n{args.model.upper()}, {args.graph}, {args.parts} parts; {first}: an epoch in ms, the others to it; then MiB")
+    print(f"that all send in an epoch. shaped: {args.mbit:g} Mbit/s")
     header = ["", "hidden", "MiB of parameters", first, *others, *(f"{name}, MiB" for name in (first, *others))]
     print(table([*header, "kept MiB"], rows))
     common.save(f"epoch-options-{args.model}", {"machine": machine, "results": results})

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"sar/core/graph"
 )
 
 // hubs draws a graph in which a few nodes of every worker have many edges, in and out.
@@ -63,6 +65,20 @@ func (c sumTest) run(u, gradOut []float64, how Exchange) (*sumRun, error) {
 	return x, err
 }
 
+// received is the bytes of the rows and sums by which forward needs rows of peers, and backward gives gradients back.
+func (c sumTest) received() (n uint64) {
+	rel := c.dg.topo.Relations[0]
+	row, sum, price, back := 4, 4, graph.SumIsOne, graph.SumIsOne
+	if c.half {
+		row, price, back = 2, graph.SumIsDouble, graph.SumIsHalf
+	}
+	for _, h := range rel.Halo[1:] {
+		n += uint64(c.width * (row*int(h.Leading[price]) + sum*int(h.Sums[price])))
+		n += uint64(c.width * (sum*int(h.Leading[back]) + row*int(h.Sums[back])))
+	}
+	return n
+}
+
 // sentRows is the bytes of rows that a worker has sent.
 func sentRows(s *Session) (n uint64) {
 	for _, link := range s.Stats().Links {
@@ -89,7 +105,7 @@ func TestCoverings(t *testing.T) {
 				}
 				u, gradOut, rough := whole(60), whole(60), cutIf(c.half, random[float64](rng, g.n*c.width))
 				wantOut, wantU, _ := g.serial(c.width, 0, c.mean, u, nil, gradOut)
-				sent := make([][2]uint64, parts)
+				sent, expected := make([][2]uint64, parts), make([]uint64, parts)
 				workers(t, parts, Config{Window: 1 << 19}, func(s *Session) error {
 					src, dst, _ := g.of(s.Rank())
 					dg, err := s.GraphFromEdges(ctx, g.starts, src, dst)
@@ -120,6 +136,7 @@ func TestCoverings(t *testing.T) {
 						if how != ExchangePush {
 							sent[s.Rank()][how] = x.sent
 						}
+						expected[s.Rank()] = on.received()
 					}
 					first, err := on.run(rough, rough, ExchangeAuto)
 					if err != nil {
@@ -131,12 +148,12 @@ func TestCoverings(t *testing.T) {
 					}
 					return err
 				})
-				var auto, pull uint64
-				for _, n := range sent {
-					auto, pull = auto+n[ExchangeAuto], pull+n[ExchangePull]
+				var auto, pull, want uint64
+				for p, n := range sent {
+					auto, pull, want = auto+n[ExchangeAuto], pull+n[ExchangePull], want+expected[p]
 				}
-				if auto >= pull*15/16 {
-					t.Errorf("%d bytes with sums, %d without", auto, pull)
+				if auto != want || auto >= pull*15/16 {
+					t.Errorf("%d bytes with sums, expected %d, and %d without", auto, want, pull)
 				}
 			})
 		}
