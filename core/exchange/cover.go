@@ -15,6 +15,8 @@ import (
 type Covering struct {
 	Cover *graph.Cover // nil: all rows travel
 	Price graph.Price  // that of the cover
+	// Weights are, by round, those of the edges of Cover.Sums, where the sum has some.
+	Weights [][]byte
 }
 
 // named adds to the name of an operation what ranks have to agree on.
@@ -52,7 +54,11 @@ func (a *plainSum[T]) partialSums(c Covering, out []T) *Ahead {
 		Way: comm.ToOwner, RowBytes: a.sumBytes(), Send: made, Recv: got,
 		Produce: func(r, first, n int, dst []byte) error {
 			sums := kernel.CSR{Ptr32: c.Cover.Sums[r].Ptr.Data, Col: c.Cover.Sums[r].Col.Data}
-			kernel.SpMMRows(a.Pool, view.Numbers[T](dst), a.product(sums, a.u, nil, nil), first, first+n)
+			product := a.product(sums, a.u, nil, nil)
+			if a.w != nil {
+				product.W = view.Numbers[T](c.Weights[r])
+			}
+			kernel.SpMMRows(a.Pool, view.Numbers[T](dst), product, first, first+n)
 			return nil
 		},
 		Consume: func(r, first, n int, src []byte) error {
@@ -82,7 +88,7 @@ func (a *plainSum[T]) gradientRows(c Covering, gradU []T) *Ahead {
 			if gradU == nil {
 				return nil
 			}
-			x := source[T]{x: nil}
+			var x source[T]
 			if a.HalfGrad != nil {
 				x.half = view.Numbers[kernel.BFloat16](src)
 			} else {
@@ -98,7 +104,11 @@ func (a *plainSum[T]) gradientRows(c Covering, gradU []T) *Ahead {
 			columns := kernel.Columns{
 				Ptr: sums.Ptr.Data, Rows: sums.Col.Data, Begin: int32(first), End: int32(first + n),
 			}
-			kernel.SpMMScatter(a.Pool, gradU, a.product(kernel.CSR{}, x, scale, nil), columns)
+			product := a.product(kernel.CSR{}, x, scale, nil)
+			if a.w != nil {
+				product.W = view.Numbers[T](c.Weights[r])
+			}
+			kernel.SpMMScatter(a.Pool, gradU, product, columns)
 			return nil
 		},
 	}

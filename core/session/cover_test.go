@@ -36,6 +36,7 @@ type sumTest struct {
 	s  *Session
 	g  *whole
 	dg *Graph
+	w  []float64 // of this worker's edges
 }
 
 // run computes forward and backward with a setting of exchange.
@@ -56,11 +57,16 @@ func (c sumTest) run(u, gradOut []float64, how Exchange) (*sumRun, error) {
 	out, gradU := Rows[float32]{Data: x.out, N: n, Width: c.width}, Rows[float32]{Data: x.gradU, N: n, Width: c.width}
 	program, before := c.program(), sentRows(s)
 	call := ProgramCall[float32]{Operands: []Rows[float32]{own(u)}, Out: out}
+	grads := []*Rows[float32]{&gradU}
+	if c.heads > 0 {
+		call.Operands = append(call.Operands, Rows[float32]{Data: toT[float32](c.w), N: len(c.w) / c.heads, Width: c.heads})
+		grads = append(grads, nil)
+	}
 	agreed, _, err := ProgramForward(dg, program, call, 1)
 	if err != nil {
 		return nil, err
 	}
-	err = ProgramBackward(dg, program, call, agreed, own(gradOut), []*Rows[float32]{&gradU})
+	err = ProgramBackward(dg, program, call, agreed, own(gradOut), grads)
 	x.sent = sentRows(s) - before
 	return x, err
 }
@@ -94,7 +100,8 @@ func TestCoverings(t *testing.T) {
 		rng := rand.New(rand.NewPCG(uint64(parts), 77))
 		g := hubs(rng, 600, 2000, parts)
 		for _, c := range []aggregateCase{{width: 1}, {width: 47}, {width: 47, mean: true}, {width: 16, half: true},
-			{width: 16, half: true, mean: true}} {
+			{width: 16, half: true, mean: true}, {width: 32, heads: 1}, {width: 48, heads: 3, mean: true},
+			{width: 32, heads: 2, half: true}} {
 			t.Run(fmt.Sprintf("P=%d/%+v", parts, c), func(t *testing.T) {
 				whole := func(scale int) []float64 {
 					x := make([]float64, g.n*c.width)
@@ -104,23 +111,32 @@ func TestCoverings(t *testing.T) {
 					return x
 				}
 				u, gradOut, rough := whole(60), whole(60), cutIf(c.half, random[float64](rng, g.n*c.width))
-				wantOut, wantU, _ := g.serial(c.width, 0, c.mean, u, nil, gradOut)
+				w := whole(3)[:len(g.src)*c.heads]
+				if c.heads == 0 {
+					w = nil
+				}
+				wantOut, wantU, _ := g.serial(c.width, c.heads, c.mean, u, w, gradOut)
 				sent, expected := make([][2]uint64, parts), make([]uint64, parts)
 				workers(t, parts, Config{Window: 1 << 19}, func(s *Session) error {
-					src, dst, _ := g.of(s.Rank())
+					src, dst, at := g.of(s.Rank())
 					dg, err := s.GraphFromEdges(ctx, g.starts, src, dst)
 					if err != nil {
 						return err
 					}
 					defer dg.Free()
-					on := sumTest{c, s, &g, dg}
+					on := sumTest{c, s, &g, dg, nil}
+					for _, k := range at {
+						on.w = append(on.w, w[k*c.heads:(k+1)*c.heads]...)
+					}
 					lo, hi := int(g.starts[s.Rank()])*c.width, int(g.starts[s.Rank()+1])*c.width
 					tol := 0.0
 					if c.mean {
 						tol = 1e-6
 					}
-					if _, err := on.run(u, gradOut, ExchangeAuto); err != nil { // who makes which sums travels once
-						return err
+					for range 2 { // who makes which sums travels once, and so do weights that come again
+						if _, err := on.run(u, gradOut, ExchangeAuto); err != nil {
+							return err
+						}
 					}
 					for how := range numExchanges {
 						x, err := on.run(u, gradOut, how)

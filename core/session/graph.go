@@ -17,7 +17,8 @@ type Graph struct {
 	number  int // in the order in which all workers make them, from 1
 	topo    *topology.Graph
 	plans   map[pushKey]*exchange.PushPlan
-	agreed  [numExchanges]bool // settings of exchange that all ranks have had
+
+	coverings coverings
 
 	sampling *sample.Graph // made by the first sampler
 	hold     sync.Mutex
@@ -149,6 +150,9 @@ func (g *Graph) Free() {
 func (g *Graph) unmap() {
 	if g.sampling != nil {
 		g.sampling.Free()
+	}
+	for _, w := range g.coverings.weights {
+		w.free()
 	}
 	g.topo.Free()
 }

@@ -158,7 +158,8 @@ func ProgramForward[T Float](g *Graph, p Program, c ProgramCall[T], need uint32)
 	if err := h.bindOut(x, c.Out); err != nil {
 		return 0, 0, err
 	}
-	cover, err := g.covering(x.Rel, p, false, p.halfRows())
+	weights, size := weightsOf(p, c)
+	cover, err := g.covering(x.Rel, p, asked{false, p.halfRows(), weights, size})
 	if err != nil {
 		return 0, 0, err
 	}
@@ -250,7 +251,8 @@ func ProgramBackward[T Float](g *Graph, p Program, c ProgramCall[T], agreed uint
 			return err
 		}
 	}
-	cover, err := g.covering(x.Rel, p, true, x.HalfGrad != nil)
+	weights, size := weightsOf(p, c)
+	cover, err := g.covering(x.Rel, p, asked{true, x.HalfGrad != nil, weights, size})
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"sar/core/comm"
 	"sar/core/exchange"
 	"sar/core/expr"
 	"sar/core/graph"
@@ -85,54 +84,6 @@ func (g *Graph) pushPlan(rel *graph.Relation, plan *expr.GradientPlan) (*exchang
 	}
 	g.plans[key] = push
 	return push, nil
-}
-
-// covering decides which rows a plain sum sends, and which sums in place of the others. half are whether rows, and
-// the results' gradients, are bfloat16. Collective where the same has not been asked before.
-func (g *Graph) covering(rel *graph.Relation, p Program, backward, half bool) (c exchange.Covering, err error) {
-	sum, plain := p.PlainSum()
-	if !plain || rel.Parts == 1 || g.topo.IsBlock() {
-		return c, nil
-	}
-	how := Exchange(g.session.exchange.Load())
-	err = g.session.collective("choosing which sums travel in place of rows", func() error {
-		train, err := g.session.Comm(Train)
-		if err == nil {
-			err = g.agree(train, how)
-		}
-		if err != nil || how == ExchangePull || sum.Weights >= 0 {
-			return err
-		}
-		switch {
-		case how == ExchangePush:
-			c.Price = graph.SumIsFree
-		case !half:
-			c.Price = graph.SumIsOne
-		case backward: // rows of destinations in bfloat16, or sums
-			c.Price = graph.SumIsHalf
-		default:
-			c.Price = graph.SumIsDouble
-		}
-		c.Cover, err = g.topo.Cover(train, rel, c.Price)
-		return err
-	})
-	return c, err
-}
-
-// agree holds the ranks' settings of exchange against each other, once each.
-func (g *Graph) agree(c *comm.Communicator, how Exchange) error {
-	if g.agreed[how] {
-		return nil
-	}
-	sum, err := c.SumInts(int64(how), int64(how*how))
-	if err != nil {
-		return err
-	}
-	if p := int64(c.World()); sum[0] != int64(how)*p || sum[1] != int64(how*how)*p {
-		return Invalid("the ranks have different settings of exchange, of which this one has %d: set the same on all", how)
-	}
-	g.agreed[how] = true
-	return nil
 }
 
 func (g *Graph) decide(rel *graph.Relation, size rowSizes, how Exchange) (*exchange.PushPlan, error) {
