@@ -50,6 +50,7 @@ def hubs(graph: str, features: int = 256) -> str:
     if os.path.exists(path):
         return path
     rng = np.random.default_rng(0)
+    os.makedirs(WORK, exist_ok=True)
     if graph == "cornell5":
         with np.load(os.path.join(os.path.dirname(__file__), "..", "examples", "data", "cornell5.npz")) as arrays:
             edges, nodes = arrays["edge_index"], len(arrays["x"])

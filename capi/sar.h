@@ -658,7 +658,8 @@ typedef struct {
 /* Errors, here and wherever a relation is asked for: SAR_ERR_VALUE for one that is not there. */
 sar_status sar_graph_relation_info(sar_handle graph, int32_t relation, sar_relation_info *out);
 
-/* JSON: [{"peer", "receive_rows", "send_rows"}, ..] */
+/* JSON: [{"peer", "receive_rows", "send_rows", "cover_rows", "cover_sums"}, ..]. The last two are what a sum over edges
+   receives: rows, and partial sums in place of the other rows, where these are fewer. */
 sar_status sar_graph_boundary(sar_handle graph, int32_t relation, char **json);
 
 /* Own source rows that a peer reads, in the order in which they travel: out int64 [send_rows of

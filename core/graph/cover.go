@@ -270,7 +270,10 @@ func arrange(class []uint8, to []int32) (leading [NumPrices]int32) {
 }
 
 // Travels is what travels between two workers by price: so many rows, the first ones, and so many sums.
-type Travels struct{ Leading, Sums [NumPrices]int32 }
+type Travels struct {
+	Leading [NumPrices]int32 `json:"rows"`
+	Sums    [NumPrices]int32 `json:"sums"`
+}
 
 // Lead is how many of the boundary rows, the first ones, travel as rows at a price. Those behind them reach their
 // readers in sums.

@@ -199,6 +199,9 @@ type Pair struct {
 	Peer        int `json:"peer"`
 	ReceiveRows int `json:"receive_rows"`
 	SendRows    int `json:"send_rows"`
+	// What a sum in the precision of its rows receives: rows, and sums in place of the others.
+	CoverRows int `json:"cover_rows"`
+	CoverSums int `json:"cover_sums"`
 }
 
 // Boundary lists the rows exchanged with every peer in relation i.
@@ -213,7 +216,9 @@ func (g *Graph) Boundary(i int) ([]Pair, error) {
 	}
 	for r := 1; r < rel.Parts; r++ {
 		h := rel.Halo[r]
-		pairs[h.Peer].ReceiveRows = int(h.End - h.Begin)
+		of := &pairs[h.Peer]
+		of.ReceiveRows = int(h.End - h.Begin)
+		of.CoverRows, of.CoverSums = int(h.Leading[graph.SumIsOne]), int(h.Sums[graph.SumIsOne])
 		pairs[(rel.Rank+r)%rel.Parts].SendRows = len(rel.Send[r].Data)
 	}
 	return append(pairs[:rel.Rank], pairs[rel.Rank+1:]...), nil

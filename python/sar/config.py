@@ -70,8 +70,9 @@ class Config(metaclass=_Settings):
     gradients back. ``"push"``: at the sources' worker, which gets a row for each destination, with its gradient and the
     state of its softmax, and sends little back; half the bytes for GAT, but it costs memory for the edges (2 or 4 bytes
     each) and more computing. ``"auto"``: for each pair of workers what is cheaper, by rows, edges and kind of link.
-    Expressions that read edge features or draw dropout are always pulled. ``sar.stats()["links"]`` shows the bytes of
-    each way. Results agree up to rounding."""
+    Expressions that read edge features or draw dropout are always pulled. For sums and means, ``"pull"`` sends rows of
+    sources, ``"push"`` a partial sum for each destination, and ``"auto"`` what is fewest: rows for some edges, sums for
+    others. ``sar.stats()["links"]`` shows the bytes of each way. Results agree up to rounding."""
 
     wire_dtype: Optional[str] = None
     """``"bfloat16"``: rows of sources that are float32 are rounded to bfloat16 when messages read them, those of this

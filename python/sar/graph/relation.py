@@ -72,7 +72,9 @@ class Relation:
         return result
 
     def boundary(self) -> List[Dict[str, int]]:
-        """Rows exchanged with each peer: ``[{"peer": q, "receive_rows": n, "send_rows": n}]``."""
+        """Rows exchanged with each peer: ``[{"peer": q, "receive_rows": n, "send_rows": n, "cover_rows": n,
+        "cover_sums": n}]``. The last two are what a sum over edges receives: rows, and partial sums in place of the
+        others, where these are fewer."""
         return abi.graph_boundary(self.handle, self.index)
 
     def in_edges(self, rows: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
