@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from typing import Any
 
 import dgl
@@ -126,8 +128,8 @@ DGL = (
     *("dot_gat", "agnn", "gin_max", "gine", "edge_conv_norm", "rel_graph", "nn_mean", "gmm", "egat", "tag"),
     *("avg_pooling", "attention_pooling"),
 )
-PYG = (*("gcn", "gcn_weights", "sage", "sage_square", "sage_wide", "gat", "gatv2", "transformer", "gin", "edge_conv"),)
-NAMES = {"dgl": DGL, "pyg": PYG}
+PYG = (*("gcn", "gcn_weights", "sage", "sage_square", "sage_wide", "gat", "gatv2", "transformer", "gin", "edge_conv", "gcn_model"),)
+NAMES = {"dgl": DGL, "pyg": PYG, "columns": ("flat", "mean", "heads")}
 
 
 def with_loops(graph: Graph) -> Graph:
@@ -141,7 +143,7 @@ class Alone:
 
     def __init__(self, road: str, graph: Graph, names: tuple[str, ...]) -> None:
         self.library, self.graph, self.names = cases.LIBRARIES[road], graph, names
-        self.whole = graph.of_dgl() if road == "dgl" else torch.from_numpy(np.stack([graph.src, graph.dst]))
+        self.whole = torch.from_numpy(np.stack([graph.src, graph.dst])) if road == "pyg" else graph.of_dgl()
         self.rows = {n: [self._half(x) for x in self.library.draw(graph, n, "float32")] for n in names}
         self.exact = {n: self.run(n, "single", None) for n in names}
 
@@ -151,6 +153,11 @@ class Alone:
 
     def run(self, name: str, mode: str, grads: Any) -> Any:
         return cases.run_layer(self.library, name, mode, self.whole, self.rows[name], grads, alone=True)
+
+    def plain(self, name: str, mode: str, grads: Any) -> Any:
+        """As the library rounds; None where it raises: DGL has no kernels for rows and weights of two dtypes."""
+        with contextlib.suppress(Exception):
+            return self.run(name, mode, grads)
 
     def cut(self, name: str, values: list[Any], rank: int) -> list[Any]:
         """The rows of a worker; of what all workers have, a share."""
@@ -167,10 +174,8 @@ class Alone:
     def check(self, name: str, mode: str, found: list[Any]) -> None:
         """Results and gradients have the dtypes that the library gives them, and errors as its own."""
         exact, what = self.exact[name], f"{name}, {mode}"
-        try:
-            plain = self.run(name, mode, exact["grads"])
-        except Exception:  # DGL has no kernels for rows and weights of two dtypes
-            plain = None
+        plain = self.plain(name, mode, exact["grads"])
+        rounds_as = plain or self.plain(name, "half", exact["grads"])
         for rank, one in enumerate(found):
             assert isinstance(one, dict), f"{what}: {one}"
             for n, (_, numbers) in enumerate(exact["out"]):
@@ -178,6 +183,15 @@ class Alone:
                 near = 2 * self._error(plain, "out", n, numbers) + 2**-6 * max(1.0, np.abs(numbers).max())
                 assert np.abs(one["out"][n][1] - own).max(initial=0) <= near, f"{what}, rank {rank}"
             assert plain is None or [d for d, _ in one["out"]] == [d for d, _ in plain["out"]], what
+            for n, gradient in enumerate(exact["inputs"]):
+                if gradient is None or len(gradient[1]) not in (self.graph.num_nodes, len(self.graph.src)):
+                    continue
+                own = self.cut(name, [gradient[1]], rank)[0]
+                by_plain = 0.0 if rounds_as is None else np.linalg.norm(rounds_as["inputs"][n][1] - gradient[1])
+                dtype, actual = one["inputs"][n]
+                assert dtype == (HALF if mode == "half" else SINGLE), what
+                error = np.linalg.norm(actual - own)
+                assert error <= 1.5 * by_plain + 2**-7 * np.linalg.norm(gradient[1]), f"{what}: gradient {n}, {error}"
         for key, (dtype, numbers) in exact["parameters"].items():
             dtype = HALF if mode == "half" else SINGLE
             assert found[0]["parameters"][key][0] == dtype, f"{what}: {key}"
@@ -185,24 +199,57 @@ class Alone:
             by_plain = 0.0 if plain is None else np.linalg.norm(plain["parameters"][key][1] - numbers)
             assert error <= 3 * by_plain + 0.2 * max(1.0, np.linalg.norm(numbers)), f"{what}: {key}, {error}"
 
+    def of_nodes(self, name: str, found: Any, rank: int) -> list[np.ndarray]:
+        """Results and gradients of a worker that have a row for each of its nodes."""
+        own = self.graph.rows(rank)
+        every = zip(found["out"] + found["inputs"], self.exact[name]["out"] + self.exact[name]["inputs"])
+        nodes = [one[1] for one, whole in every if whole is not None and len(whole[1]) == self.graph.num_nodes]
+        assert all(len(rows) == own.stop - own.start for rows in nodes)
+        return nodes
+
     @staticmethod
     def _error(plain: Any, of: str, key: Any, exact: np.ndarray) -> float:
         return 0.0 if plain is None else float(np.abs(plain[of][key][1] - exact).max(initial=0))
 
 
-@pytest.mark.parametrize("road", ["dgl", "pyg"])
-def test_layers(some: Workers, road: str) -> None:
-    """Layers of DGL and PyG under autocast, and as ``layer.bfloat16()``."""
+@functools.lru_cache(1)
+def alone_of(road: str) -> Alone:
+    return Alone(road, with_loops(make("random", 1, seed=3)), NAMES[road])
+
+
+@pytest.mark.parametrize("mode", cases.MODES[1:])
+@pytest.mark.parametrize("road", NAMES)
+def test_layers(pool: Pool, road: str, mode: str) -> None:
+    """Layers of DGL and PyG, and by blocks of columns, under autocast, as ``layer.bfloat16()``, and prepared: as alone,
+    and the same for any number of workers."""
     if road == "pyg":
         pytest.importorskip("torch_geometric")
-    if some.world == (2 if road == "dgl" else 3):
-        pytest.skip("the other road has it")
-    alone = Alone(road, with_loops(make("random", some.world, seed=3)), NAMES[road])
-    shares = alone.graph.shares(ranks=alone.given())
-    for mode in cases.MODES[1:]:
-        found = some.run(cases.layers, shares, road=road, names=alone.names, mode=mode)
+    alone, first = alone_of(road), {}
+    for world in (1, 2 if road == "pyg" else 3):
+        alone.graph = alone.graph._replace(start=make("random", world, seed=3).start)
+        shares = alone.graph.shares(ranks=alone.given())
+        found = Workers(pool, world, "shm").run(cases.layers, shares, road=road, names=alone.names, mode=mode)
         for n, name in enumerate(alone.names):
-            alone.check(name, mode, [one[n] for one in found])
+            of_ranks = [one[n] for one in found]
+            alone.check(name, mode, of_ranks)
+            assert {one["by columns"] for one in of_ranks} == {int(road == "columns")}, name
+            rows = [alone.of_nodes(name, one, rank) for rank, one in enumerate(of_ranks)]
+            for key, parts in enumerate(zip(*rows)):
+                whole = np.concatenate(parts)
+                wanted = first.setdefault((name, key), whole)
+                near = 2**-7 * max(1.0, np.abs(wanted).max())
+                assert np.abs(whole - wanted).max() <= near, f"{name}, {mode}: {key} differs for {world} workers"
+
+
+def test_rows_are_halved(two: Workers) -> None:
+    """Under autocast rows travel and are saved in bfloat16, also where a layer gives float32."""
+    pytest.importorskip("torch_geometric")
+    graph = make("random", 2, seed=9)
+    x = np.random.default_rng(3).standard_normal((graph.num_nodes, 64)).astype(np.float32)
+    for one in two.run(cases.halved, graph.shares(x=x)):
+        for name, (wide, narrow, kept) in one.items():
+            assert 0 < narrow <= 0.55 * wide, f"{name}: {narrow} bytes, {wide} in float32"
+            assert set(kept) <= {HALF}, name
 
 
 # ---- functions in Python, batch norm, and what backward saves ---------------------
