@@ -162,7 +162,7 @@ def halved(part: Dict[str, Any], x: np.ndarray) -> Dict[str, Any]:
     for name, layer in layers.items():
         own = [sent()]
         for given, autocast in ((rows, False), (rows.to(HALF), True)):
-            with torch.autocast("cpu", HALF, enabled=autocast), saved(len(x) * 32) as kept:
+            with torch.autocast("cpu", HALF, enabled=autocast), saved(max(len(x) * 32, 200)) as kept:
                 layer(*((given, index) if name.startswith("pyg") else (graph, given)))
             own.append(sent())
         found[name] = (own[1] - own[0], own[2] - own[1], sorted(kept))
@@ -196,6 +196,14 @@ def many(part: Dict[str, Any]) -> List[float]:
             graph.update_all(message, reduce("m", "y"))
             found += graph.dstdata["y"][: int(sar.rank() == 0), 0].tolist()
     return found
+
+
+def pairs(part: Dict[str, Any], rows: np.ndarray) -> np.ndarray:
+    """The bits of what node 0 gets of two nodes. ``rows``: bits of bfloat16, of own nodes."""
+    graph = build(part)
+    graph.srcdata["x"] = torch.from_numpy(rows).view(HALF)
+    graph.update_all(fn.copy_u("x", "m"), fn.sum("m", "y"))
+    return graph.dstdata["y"].view(torch.int16).numpy()
 
 
 class Net(torch.nn.Module):

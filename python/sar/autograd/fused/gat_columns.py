@@ -90,7 +90,7 @@ def attend(
     :returns: ``[n, heads, each]``, merged as ``attention.merge`` says
     """
     seed = agreed_seed() if attention.dropout_p > 0 else 0
-    attention = attention._replace(seed=seed, dtype=product_dtype(x, weight))
+    attention = attention._replace(seed=seed, dtype=product_dtype(x, weight) or x.dtype)
     x = x.contiguous()
     with under(OFF):
         if not needs:
@@ -175,7 +175,8 @@ class _Attend(torch.autograd.Function):
     ) -> Tensor:
         attn = torch.cat([attn_l, attn_r])
         rows_saved, ctx.held = saved
-        ctx.attention, ctx.dtypes = attention, [None if t is None else t.dtype for t in (x, weight, attn_l, attn_r, bias)]
+        ctx.attention = attention
+        ctx.dtypes = [None if t is None else t.dtype for t in (x, weight, attn_l, attn_r, bias)]
         ctx.save_for_backward(*rows_saved, weight, attn, bias)
         return forward(attention, x, weight, attn, bias)
 
