@@ -163,7 +163,7 @@ def planned(made: dict, world: int, layers: list[str]) -> dict[str, int]:
     part = estimate.Part(made["nodes"], made["edges"], made["halo"], features)
     window = abi.default_window(world, made["nodes"])
     width = paper_graph.FEATURES
-    step = training_step(costs_of(layers, width), width)
+    step = training_step(costs_of(layers, width), width, 4, world)
     return estimate.estimate_worker(0, part, made["halo"], world, step, 4, window, 2)._asdict()
 
 

@@ -11,7 +11,7 @@ ready.
                                                                 rank 1 writes its calls to that file
 
 BENCH_DROPOUT is the share of elements that is dropped after every layer but the last (0), BENCH_AUTOCAST 1 trains
-under torch.autocast in bfloat16.
+under torch.autocast in bfloat16, on features in bfloat16.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ import sar
 from model import MODELS, Training, on_edges, on_graph, warm_up
 from record import Recorder
 from sar.cli.resident import reset_peak, resident
+
+
+AUTOCAST = os.environ.get("BENCH_AUTOCAST") == "1"
 
 
 def give_back() -> None:
@@ -122,8 +125,9 @@ def pyg_edges(ends: torch.Tensor, nodes: int, model: str):
     from torch_geometric.utils import to_torch_csr_tensor
 
     kind = os.environ.get("BENCH_EDGES", "csr" if model == "sage" else "sorted")
-    if kind == "csr":
-        return to_torch_csr_tensor(ends.flip(0).long(), size=(nodes, nodes))
+    if kind == "csr":  # torch multiplies a matrix and rows of one type alone
+        ones = torch.ones(ends.shape[1], dtype=torch.bfloat16 if AUTOCAST else torch.float32)
+        return to_torch_csr_tensor(ends.flip(0).long(), ones, size=(nodes, nodes))
     if kind == "coo":
         return ends.long()
     return EdgeIndex(ends.long(), sparse_size=(nodes, nodes)).sort_by("col").values.fill_cache_()
@@ -194,7 +198,8 @@ def main() -> None:
     else:
         training, memory, ready = whole_training(path, model, kind)
     training.model.drop(float(os.environ.get("BENCH_DROPOUT", "0")))
-    training.autocast = os.environ.get("BENCH_AUTOCAST") == "1"
+    if AUTOCAST:
+        training.autocast, training.features = True, training.features.bfloat16()
     memory.training_begins()
     answer(ready)
     for line in sys.stdin:

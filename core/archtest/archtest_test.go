@@ -21,7 +21,7 @@ const module = "sar"
 // with all below it that is not a component of its own; within one, imports are
 // free. What a component may use it need not use.
 var allowed = map[string][]string{
-	"core/internal/vec":       {},
+	"core/internal/vec":       {"core/internal/dtypes"},
 	"core/internal/limits":    {},
 	"core/internal/argument":  {},
 	"core/internal/ascending": {},

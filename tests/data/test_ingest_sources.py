@@ -102,9 +102,11 @@ def test_dgl_graph(tmp_path: Path) -> None:
     given = dgl.graph((torch.tensor(EDGES[0]), torch.tensor(EDGES[1])), num_nodes=N + 2)
     given.ndata["feat"] = torch.zeros(N + 2, 5)
     given.edata["w"] = torch.tensor(WEIGHT)
+    given.ndata["half"] = torch.linspace(0, 1, N + 2, dtype=torch.bfloat16).view(-1, 1)
     graph = sar.ingest(given, tmp_path / "one")
     check_edges(graph, EDGES, N + 2, w=WEIGHT)
     assert graph.node_types["_N"].count == N + 2 and node_features(graph)["feat"].shape == (N + 2, 5)
+    assert np.array_equal(node_features(graph)["half"], given.ndata["half"].float().numpy())
     ends = {("a", "to", "b"): (torch.tensor([0, 1, 1]), torch.tensor([2, 0, 2])), ("b", "back", "a"): ([2], [0])}
     several = dgl.heterograph({key: tuple(map(torch.as_tensor, pair)) for key, pair in ends.items()})
     several.nodes["b"].data["h"] = torch.arange(3)

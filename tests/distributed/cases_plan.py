@@ -29,14 +29,16 @@ class SAGE(nn.Module):
         return self.layers[-1](graph, h)
 
 
-def growth(part: dict[str, Any], rows: int, widths: list[int], dropout: float) -> int:
+def growth(part: dict[str, Any], rows: int, widths: list[int], dropout: float, autocast: bool = False) -> int:
     """Bytes by which the resident size grows at most while training, after one step on something small."""
 
     def train(graph: Any, x: torch.Tensor, steps: int) -> None:
         model = SAGE(widths, dropout)
         optimizer = torch.optim.Adam(model.parameters())
         for _ in range(steps):
-            loss = model(graph, x).square().sum()
+            with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+                out = model(graph, x)
+            loss = out.square().sum()
             optimizer.zero_grad()
             loss.backward()
             sar.gather_grads(model)
@@ -49,9 +51,10 @@ def growth(part: dict[str, Any], rows: int, widths: list[int], dropout: float) -
         "src": np.zeros(1, np.int64),
         "dst": np.full(1, sar.rank(), np.int64),
     }
-    train(build(tiny), torch.randn(1, widths[0]), 2)
+    dtype = torch.bfloat16 if autocast else torch.float32
+    train(build(tiny), torch.randn(1, widths[0]).to(dtype), 2)
     graph = build(part)
-    x = torch.randn(rows, widths[0])
+    x = torch.randn(rows, widths[0]).to(dtype)
     gc.collect()
     sar.comm.barrier()
     reset_peak()
@@ -60,7 +63,7 @@ def growth(part: dict[str, Any], rows: int, widths: list[int], dropout: float) -
     return int(resident()["peak"] - before)
 
 
-def traffic(part: dict[str, Any], rows: int, kind: str, widths: list[int]) -> dict[str, int]:
+def traffic(part: dict[str, Any], rows: int, kind: str, widths: list[int], autocast: bool = False) -> dict[str, int]:
     """Bytes that aggregation sends in one training step, headers aside, and boundary rows read."""
     heads = 2
     graph = build(part)
@@ -78,8 +81,10 @@ def traffic(part: dict[str, Any], rows: int, kind: str, widths: list[int]) -> di
 
     def step() -> None:
         h = torch.randn(rows, widths[0])
-        for one in layers:
-            h = one(graph, h).flatten(1)
+        h = h.bfloat16() if autocast else h
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            for one in layers:
+                h = one(graph, h).flatten(1)
         h.sum().backward()
 
     with settings(exchange="pull"):  # which is what plans are made for

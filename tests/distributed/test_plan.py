@@ -11,7 +11,7 @@ import pytest
 
 import sar.cli
 from sar.cli.plan import rate_of
-from sar.profiling.plan import estimate_memory
+from sar.profiling.plan import Estimate, estimate_memory
 from sar.profiling.plan.layers import costs_of
 from tests.distributed import cases_plan
 from tests.support import ROOT, graph_dirs
@@ -21,8 +21,14 @@ from tests.support.sessions import Workers
 MIB = 1 << 20
 
 
-@pytest.mark.parametrize("widths, dropout", [([64, 128, 128, 16], 0), ([64, 128, 128, 16], 0.5), ([128, 64, 32], 0)])
-def test_growth_is_as_predicted(two: Workers, widths: list[int], dropout: float) -> None:
+@pytest.mark.parametrize(
+    "widths, dropout, autocast",
+    [
+        *[([64, 128, 128, 16], 0, False), ([64, 128, 128, 16], 0.5, False), ([128, 64, 32], 0, False)],
+        ([64, 128, 128, 16], 0, True),
+    ],
+)
+def test_growth_is_as_predicted(two: Workers, widths: list[int], dropout: float, autocast: bool) -> None:
     """Dropout of nothing takes no memory."""
     nodes, edges = 80_000, 160_000
     rng = np.random.default_rng(70)
@@ -35,7 +41,8 @@ def test_growth_is_as_predicted(two: Workers, widths: list[int], dropout: float)
         arguments.append({"part": {"start": start, "src": src, "dst": dst}, "rows": half})
     # In the first run pages of the window are touched for the first time, and memory of tests before may be given back
     # meanwhile; in the others less may be.
-    _, *runs = (max(two.run(cases_plan.growth, arguments, widths=widths, dropout=dropout)) for _ in range(3))
+    given = {"widths": widths, "dropout": dropout, "autocast": autocast}
+    _, *runs = (max(two.run(cases_plan.growth, arguments, **given)) for _ in range(3))
     measured = max(runs)
     hidden = [layer for w in widths[1:-1] for layer in (f"sage:{w}", "bn", "relu", *["dropout"] * (dropout > 0))]
     (e, *_) = estimate_memory(
@@ -46,9 +53,27 @@ def test_growth_is_as_predicted(two: Workers, widths: list[int], dropout: float)
         num_edges=edges,
         parts=2,
         edge_cut=0.5,
+        autocast=autocast,
     )
     predicted = e.parameters + e.activations + e.scratch
-    assert 0.85 < measured / predicted < 1.15, f"measured {measured / MIB:.1f} MiB, predicted {predicted / MIB:.1f}"
+    most = 1.25 if autocast else 1.15  # libraries widen rows where the processor has no products of bfloat16
+    assert 0.85 < measured / predicted < most, f"measured {measured / MIB:.1f} MiB, predicted {predicted / MIB:.1f}"
+
+
+def test_rows_are_half_under_autocast() -> None:
+    """Rows have two bytes, sums of other workers' rows four until they are rounded; GCN's result has four."""
+
+    def made(*layers: str, parts: int = 1) -> Estimate:
+        sizes = {"in_features": 64, "num_nodes": 1000 * parts, "num_edges": 10**6 * parts, "parts": parts}
+        return estimate_memory(None, layers, **sizes, edge_cut=0.5, optimizer="sgd", autocast=True)[0]
+
+    one, two = made("sage:64"), made("sage:64", parts=2)
+    deep = [made("sage:64", "sage:64", parts=parts) for parts in (1, 2)]
+    assert one.features == 1000 * 64 * 2 and one.parameters == (2 * 64 * 64 + 64) * 4 * 2
+    assert one.activations == 1000 * (64 + 64) * 2  # the mean, and the result
+    assert deep[1].scratch - deep[0].scratch == 1000 * 64 * 4
+    assert made("gcn:64").activations - one.activations == 1000 * (64 + 1) * 2
+    assert two.sent_per_epoch == pytest.approx(1000 * 64 * 2 + one.parameters // 2, rel=1e-3)
 
 
 def test_one_layer_by_hand() -> None:
@@ -90,17 +115,18 @@ def test_traffic_by_hand() -> None:
     assert e.sent_per_epoch == pytest.approx(1000 * 4 * (16 + 64 + 64) + weights * 4, rel=1e-3)
 
 
+@pytest.mark.parametrize("half", [False, True])
 @pytest.mark.parametrize("kind", ["sage", "gat", "gat-flatten"])
-def test_traffic_is_what_travels(workers: Workers, kind: str) -> None:
+def test_traffic_is_what_travels(workers: Workers, kind: str, half: bool) -> None:
     """Byte by byte: what workers send in one step, and what the plan says of as many boundary rows."""
     graph = make("random", workers.world, seed=91)
     widths = {"sage": [6, 6, 4, 8], "gat": [6, 4, 8], "gat-flatten": [6, 80, 8]}[kind]
     arguments = [{"part": graph.part(r), "rows": graph.rows(r).stop - graph.rows(r).start} for r in range(graph.world)]
-    found = workers.run(cases_plan.traffic, arguments, kind=kind, widths=widths)
+    found = workers.run(cases_plan.traffic, arguments, kind=kind, widths=widths, autocast=half)
     names = [f"sage:{w}" if kind == "sage" else f"{kind}:2x{w // 2}" for w in widths[1:]]
-    numbers = sum(layer.exchanged for layer in costs_of(names, widths[0]))
+    row = sum(layer.sent(2 if half else 4) for layer in costs_of(names, widths[0]))
     boundary = sum(one["boundary"] for one in found)
-    sent = sum(one["sent"] for one in found) - 4 * numbers * boundary
+    sent = sum(one["sent"] for one in found) - row * boundary
     # workers agree on how a layer by columns runs: a few numbers to each other
     few = 48 * workers.world * (workers.world - 1) * len(names)
     assert 0 <= sent <= (few if kind == "gat-flatten" else 0)

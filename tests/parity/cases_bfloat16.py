@@ -12,10 +12,12 @@ import torch
 import sar
 from sar import function as fn
 from sar.autograd import expression as ex
+from sar.autograd.fused import gat_columns
 from sar.graph.readout import graph_reduce
 from tests.parity import cases_layers, cases_pyg
 from tests.parity.cases_expression import Program, written
-from tests.support.worker import build, refusal
+from tests.parity.one_piece import counted
+from tests.support.worker import build, random_layer, refusal
 
 HALF = torch.bfloat16
 
@@ -52,9 +54,39 @@ def expressions(part: Dict[str, Any], jobs: List[Job]) -> List[Dict[str, Any]]:
 
 # ---- layers -----------------------------------------------------------------
 
-LIBRARIES: Dict[str, Any] = {"dgl": cases_layers, "pyg": cases_pyg}
-MODES = ("single", "autocast", "half")
-"""How a layer runs: in float32, under autocast, and as ``layer.bfloat16()`` on rows of bfloat16."""
+class Columns:
+    """GAT layers by blocks of columns, of which plain DGL has the same layer, called as cases of layers are."""
+
+    OPTIONS: Dict[str, Dict[str, Any]] = {
+        "flat": {"merge": "flatten", "activation": torch.nn.functional.elu},
+        "mean": {"merge": "mean"},
+        "heads": {"bias": False},
+    }
+    SPECS: Dict[str, Any] = {}
+
+    @classmethod
+    def make(cls, name: str, alone: bool = False) -> torch.nn.Module:
+        options = {"allow_zero_in_degree": True, **cls.OPTIONS[name]}
+        if not alone:
+            return random_layer(lambda: sar.nn.GATConv(24, 40, 2, memory_efficient=True, **options))
+        options.pop("merge", None)
+        return random_layer(lambda: dgl.nn.GATConv(24, 40, 2, **options))
+
+    @staticmethod
+    def draw(graph: Any, name: str, dtype: str) -> List[Any]:
+        return [np.random.default_rng(31).standard_normal((graph.num_nodes, 24)).astype(dtype)]
+
+    @classmethod
+    def call(cls, name: str, model: Any, graph: Any, given: List[Any]) -> List[Any]:
+        out = model(graph, *given)
+        merge = cls.OPTIONS[name].get("merge")
+        return [out if out.dim() == 2 or merge is None else out.flatten(1) if merge == "flatten" else out.mean(1)]
+
+
+LIBRARIES: Dict[str, Any] = {"dgl": cases_layers, "pyg": cases_pyg, "columns": Columns}
+MODES = ("single", "autocast", "half", "prepared")
+"""How a layer runs: in float32, under autocast, as ``layer.bfloat16()`` on rows of bfloat16, and under autocast after
+``sar.prepare``."""
 
 
 def run_layer(
@@ -65,7 +97,7 @@ def run_layer(
     :param library: the module of cases that has the layer
     :param grads: of the results; drawn where there are none
     """
-    model = library.make(name)
+    model = library.make(name, True) if alone and library is Columns else library.make(name)
     if not alone and getattr(library.SPECS.get(name), "norm", False):
         model = sar.convert_batchnorm(model)
     given = [torch.from_numpy(x).clone() if isinstance(x, np.ndarray) else x for x in rows]
@@ -74,7 +106,9 @@ def run_layer(
         model.bfloat16()
         given = [x.to(HALF) if is_float else x for x, is_float in zip(given, floats)]
     given = [x.requires_grad_() if is_float else x for x, is_float in zip(given, floats)]
-    with torch.autocast("cpu", HALF, enabled=mode == "autocast"):
+    if mode == "prepared" and not alone:
+        model = sar.prepare(model, graph)
+    with torch.autocast("cpu", HALF, enabled=mode in ("autocast", "prepared")):
         out = list(library.call(name, model, graph, given))
     out = [o.materialize() if hasattr(o, "materialize") else o for o in out]
     results = [told(o) for o in out]
@@ -97,13 +131,41 @@ def layers(
     part: Dict[str, Any], road: str, names: List[str], mode: str, rows: List[List[Any]], grads: List[List[np.ndarray]]
 ) -> List[Any]:
     """Layers of DGL or PyG, one after the other; in the place of one that fails, what it says."""
-    library, graph = LIBRARIES[road], build(part) if road == "dgl" else cases_pyg.graph_index(part)
+    library, graph = LIBRARIES[road], cases_pyg.graph_index(part) if road == "pyg" else build(part)
     found: List[Any] = []
     for name, own, of_own in zip(names, rows, grads):
         try:
-            found.append(run_layer(library, name, mode, graph, own, of_own))
+            with counted(gat_columns._Attend) as pieces:
+                found.append(run_layer(library, name, mode, graph, own, of_own))
+            found[-1]["by columns"] = len(pieces)
         except (RuntimeError, TypeError, ValueError) as error:
             found.append(f"{type(error).__name__}: {error}")
+    return found
+
+
+def halved(part: Dict[str, Any], x: np.ndarray) -> Dict[str, Any]:
+    """Bytes that layers send in forward, in float32 and under autocast, and what they save then that is their own."""
+    graph, rows = build(part), torch.from_numpy(x)
+    index, pyg, width = sar.pyg.edge_index(graph), cases_pyg.pyg_nn(), x.shape[1]
+    loops = {"allow_zero_in_degree": True}
+    layers: Dict[str, Any] = {
+        "pyg gcn": pyg.GCNConv(width, 64),
+        "pyg gat": pyg.GATConv(width, 32, heads=2),
+        "pyg gatv2": pyg.GATv2Conv(width, 32, heads=2),
+        "pyg sage": pyg.SAGEConv(width, 64),
+        "pyg transformer": pyg.TransformerConv(width, 32, heads=2),
+        "dgl graph": dgl.nn.GraphConv(width, 64, **loops),
+        "dgl sage": dgl.nn.SAGEConv(width, 64, "mean"),
+        "dgl gat": dgl.nn.GATConv(width, 32, 2, **loops),
+    }
+    found = {}
+    for name, layer in layers.items():
+        own = [sent()]
+        for given, autocast in ((rows, False), (rows.to(HALF), True)):
+            with torch.autocast("cpu", HALF, enabled=autocast), saved(max(len(x) * 32, 200)) as kept:
+                layer(*((given, index) if name.startswith("pyg") else (graph, given)))
+            own.append(sent())
+        found[name] = (own[1] - own[0], own[2] - own[1], sorted(kept))
     return found
 
 
@@ -134,6 +196,14 @@ def many(part: Dict[str, Any]) -> List[float]:
             graph.update_all(message, reduce("m", "y"))
             found += graph.dstdata["y"][: int(sar.rank() == 0), 0].tolist()
     return found
+
+
+def pairs(part: Dict[str, Any], rows: np.ndarray) -> np.ndarray:
+    """The bits of what node 0 gets of two nodes. ``rows``: bits of bfloat16, of own nodes."""
+    graph = build(part)
+    graph.srcdata["x"] = torch.from_numpy(rows).view(HALF)
+    graph.update_all(fn.copy_u("x", "m"), fn.sum("m", "y"))
+    return graph.dstdata["y"].view(torch.int16).numpy()
 
 
 class Net(torch.nn.Module):

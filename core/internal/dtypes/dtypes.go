@@ -119,11 +119,11 @@ func For[T Number]() Type {
 // FromBFloat16 is a number that is stored as bfloat16.
 func FromBFloat16(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
 
-// ToBFloat16 rounds to the nearest that bfloat16 has, of two as near the even one.
+// ToBFloat16 rounds to the nearest that bfloat16 has, of two as near the even one. Every NaN is 0x7fc0.
 func ToBFloat16(f float32) uint16 {
-	b := math.Float32bits(f)
-	if b&0x7fffffff > 0x7f800000 { // NaN stays NaN, quiet
-		return uint16(b>>16) | 0x40
+	if f != f {
+		return 0x7fc0
 	}
-	return uint16((b + 0x7fff + (b>>16)&1) >> 16)
+	b := math.Float32bits(f)
+	return uint16((b + 0x7fff + b>>16&1) >> 16)
 }

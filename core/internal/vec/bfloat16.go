@@ -1,12 +1,12 @@
 package vec
 
-import "math"
+import "sar/core/internal/dtypes"
 
 // BFloat16 is the upper half of a float32. It stores numbers, and every loop computes with what it is as a T.
 type BFloat16 = uint16
 
 // wide is the number that b stores.
-func wide[T Float](b BFloat16) T { return T(math.Float32frombits(uint32(b) << 16)) }
+func wide[T Float](b BFloat16) T { return T(dtypes.FromBFloat16(b)) }
 
 // withHalves takes the loops that read or write bfloat16 from others.
 func (o *Ops[T]) withHalves(from Ops[T]) {
@@ -44,9 +44,6 @@ func halfRowsScalar[T Float](z []T, x []BFloat16, stride int, base int32, index 
 func narrowScalar[T Float](z []BFloat16, x []T) {
 	x = x[:len(z)]
 	for j, v := range x {
-		b := math.Float32bits(float32(v))
-		if z[j] = BFloat16((b + 0x7fff + b>>16&1) >> 16); v != v {
-			z[j] = 0x7fc0
-		}
+		z[j] = dtypes.ToBFloat16(float32(v))
 	}
 }

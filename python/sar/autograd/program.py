@@ -48,6 +48,7 @@ def run(relation: Relation, expr: Expr, reduce: Optional[str]) -> Tensor:
     rows = relation.num_edges if reduce is None else relation.num_dst
     call = _Call(relation, program, written, (rows, *expr.shape), expr.dtype, need)
     call.compares = reduce in ("max_shared", "min_shared")
+    call.half = any(leaf.side == "u" and t.dtype == torch.bfloat16 for leaf, t in zip(written.leaves, tensors))
     call.again = [recomputed.values_of(t) for t in tensors]
     refuse_transforms()
     # peers wait for this worker's part of backward also where none of its tensors needs a gradient
@@ -161,6 +162,8 @@ class _Call:
     agreed = 0
     compares = False
     """Whether backward compares messages with the result."""
+    half = False
+    """Whether a tensor of source nodes is bfloat16."""
     name = "an edge expression"
     operation: Optional[schedule.Operation] = None
     again: Sequence[Optional[recomputed.Values]] = ()
@@ -225,7 +228,10 @@ class _Run(torch.autograd.Function):
         if call.agreed:
             kept = [t if saves >> i & 1 and call.again[i] is None else None for i, t in enumerate(operands)]
             ctx.again = [(i, values) for i, values in enumerate(call.again) if saves >> i & 1 and values is not None]
-            ctx.save_for_backward(*kept, out if saves & abi.OUT_SAVED else None, *state)
+            # float32 results of rows in bfloat16, as attention under autocast has, are kept as the rows are
+            half = call.half and out.dtype == torch.float32 and not call.compares
+            out_kept = (out.to(torch.bfloat16) if half else out) if saves & abi.OUT_SAVED else None
+            ctx.save_for_backward(*kept, out_kept, *state)
         return out.to(call.dtype)
 
     @staticmethod

@@ -61,6 +61,9 @@ def add_model_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--features", default="features", metavar="NAME", help="the node feature x (default: features)")
     p.add_argument("--ntype", metavar="TYPE", help="the node type whose rows are meant, where there are several")
     p.add_argument("--model-args", default="{}", metavar="JSON", help="arguments of FUNCTION, by name")
+    p.add_argument(
+        "--autocast", action="store_true", help="compute in bfloat16 under torch.autocast, in about half the memory"
+    )
     add_outside_paths(p)
 
 

@@ -59,7 +59,11 @@ def add(commands: Any) -> None:
     p.add_argument(
         "--edge-cut", type=float, default=0.1, metavar="SHARE", help="share of edges between parts (default 0.1)"
     )
-    p.add_argument("--float64", action="store_true", help="train in double precision")
+    precision = p.add_mutually_exclusive_group()
+    precision.add_argument("--float64", action="store_true", help="train in double precision")
+    precision.add_argument(
+        "--autocast", action="store_true", help="train under torch.autocast in bfloat16, on features in bfloat16"
+    )
     p.add_argument("--window", type=int, metavar="MIB", help="Config.window_bytes in MiB (default: the engine's)")
     p.add_argument("--mapped", action="store_true", help='features stay on disk: Config.features = "mapped"')
     p.add_argument("--optimizer", choices=("adam", "sgd", "none"), default="adam")
@@ -115,6 +119,7 @@ def _estimator(arguments: argparse.Namespace) -> Any:
         "parts": arguments.parts,
         "edge_cut": arguments.edge_cut,
         "itemsize": 8 if arguments.float64 else 4,
+        "autocast": arguments.autocast,
         "window_bytes": None if arguments.window is None else arguments.window << 20,
         "optimizer": arguments.optimizer,
         "features": "mapped" if arguments.mapped else "memory",

@@ -51,7 +51,15 @@ def _as(column: Tensor, dtype: torch.dtype) -> Tensor:
     return low_memory.reread(column.shape, dtype, lambda: computed(column).to(dtype))
 
 
-def run(built: Built, graph: Any, columns: Dict[str, Tensor], kinds: List[str], name: str, layer: Optional[str]) -> Any:
+def run(
+    built: Built,
+    graph: Any,
+    columns: Dict[str, Tensor],
+    kinds: List[str],
+    name: str,
+    layer: Optional[str],
+    autocast: bool = False,
+) -> Any:
     """The model's output for all own nodes, or that of one of its layers. Collective.
 
     In evaluation mode and without gradients. The model is called as :func:`arguments` has it, or as
@@ -61,6 +69,7 @@ def run(built: Built, graph: Any, columns: Dict[str, Tensor], kinds: List[str], 
     :param columns: node features by name; those of :func:`low_memory.reread` are in memory only while a layer reads
         them
     :param layer: name of a submodule whose output is wanted, as ``model.named_modules()`` has it
+    :param autocast: products run in bfloat16, and features are given in it
     """
     model = built.model.eval()
     caught: List[Any] = []
@@ -68,11 +77,13 @@ def run(built: Built, graph: Any, columns: Dict[str, Tensor], kinds: List[str], 
     if layer is not None:
         hook = _submodule(model, layer).register_forward_hook(lambda _m, _i, out: _catch(caught, out))
     try:
-        with torch.no_grad(), low_memory.inference(), Pointwise(), _by_columns(model):
+        cast = torch.autocast("cpu", torch.bfloat16, enabled=autocast)
+        with torch.no_grad(), low_memory.inference(), Pointwise(), _by_columns(model), cast:
             if built.predict is not None:
                 out = built.predict(model, graph, columns)
             else:
-                inputs = [features_of(columns, kinds, name, dtype_of(model))]
+                dtype = torch.bfloat16 if autocast else dtype_of(model)
+                inputs = [features_of(columns, kinds, name, dtype)]
                 columns.clear()
                 out = model(*arguments(model, graph, kinds, inputs.pop()))
     except _Reached:

@@ -76,7 +76,8 @@ def infer(job: Namespace, ready: Ready) -> None:
     """Computes the output for all nodes and writes it. Collective."""
     all_or_none("sar infer", lambda: own_rows(ready.graph, job.ntype or ready.kinds[0]))
     begin = time.perf_counter()
-    found = [forward.run(ready.built, ready.graph, ready.columns, ready.kinds, job.features, job.embeddings)]
+    given = (ready.built, ready.graph, ready.columns, ready.kinds, job.features)
+    found = [forward.run(*given, job.embeddings, job.autocast)]
     kind, rows = all_or_none("sar infer", lambda: forward.rows_of(found.pop(), job.ntype))
     computed = time.perf_counter()
     if job.argmax:
@@ -110,7 +111,7 @@ def evaluated(job: Namespace, ready: Ready) -> Dict[str, Dict[str, Any]]:
             raise ValueError(f"node types {', '.join(having) or 'none'} have {job.labels!r}: name one with --ntype")
         kind = having[0]
     labels, splits = all_or_none("sar evaluate", lambda: metrics.targets_of(ready.columns, kind, job.labels))
-    found = forward.run(ready.built, ready.graph, ready.columns, ready.kinds, job.features, None)
+    found = forward.run(ready.built, ready.graph, ready.columns, ready.kinds, job.features, None, job.autocast)
     _, logits = all_or_none("sar evaluate", lambda: forward.rows_of(found, kind))
     return metrics.evaluate(logits, labels, splits, job.metrics)
 

@@ -31,11 +31,26 @@ class LayerCost(NamedTuple):
     """It is a batch norm."""
     recomputes: bool = False
     """Its backward can compute its input anew where a batch norm made that."""
+    scores: int = 0
+    """Of the numbers of an exchange, those of attention's scores, which autocast leaves in float32."""
+    promotes: Optional[bool] = None
+    """Whether its result is float32 under autocast, as products of rows with factors are. None: it has the type of the
+    input."""
 
     @property
     def exchanged(self) -> int:
         """Numbers that are sent for each boundary row in both passes."""
         return sum(count * (2 if back else 1) for count, back in self.exchanges)
+
+    def sent(self, item: int) -> int:
+        """Bytes that are sent for each boundary row in both passes. What returns are sums of gradients, which are
+        float32 at least.
+
+        :param item: bytes of a number of the rows
+        """
+        wide = max(item, 4)
+        rows = sum(count * item + (count * wide if back else 0) for count, back in self.exchanges)
+        return rows + self.scores * (wide - item) * len(self.exchanges)
 
 
 def elementwise(width: int, saves: str = "") -> LayerCost:
@@ -52,7 +67,8 @@ def norm(width: int, over_rows: bool = False) -> LayerCost:
 
 
 def linear(in_features: int, out_features: int) -> LayerCost:
-    return LayerCost(out_features, parameters=(in_features + 1) * out_features, saves_input=True)
+    parameters = (in_features + 1) * out_features
+    return LayerCost(out_features, parameters=parameters, saves_input=True, promotes=False)
 
 
 def neighbour_sum(width: int, grad_x: bool) -> LayerCost:
@@ -67,6 +83,7 @@ def gin(in_features: int, out_features: int, grad_x: bool) -> LayerCost:
         parameters=(in_features + 1) * out_features,
         exchanges=((in_features, grad_x),),
         saved=in_features,
+        promotes=False,
         scratch=2 * in_features,
         scratch_backward=max(0, in_features - out_features) if grad_x else 0,
     )
@@ -81,6 +98,7 @@ def gcn(in_features: int, out_features: int, grad_x: bool) -> LayerCost:
         parameters=(in_features + 1) * out_features,
         exchanges=((out_features, True) if first else (in_features, grad_x),),
         saved=in_features + 1 + grad_x,
+        promotes=True,
         scratch=in_features + (3 if first else 2) * out_features + (0 if first else in_features),
         scratch_backward=max(0, out_features - (in_features if grad_x else 0)),
     )
@@ -93,6 +111,7 @@ def gcn_product_first(in_features: int, out_features: int) -> LayerCost:
         parameters=(in_features + 1) * out_features,
         exchanges=((out_features, True),),
         saves_input=True,
+        promotes=True,
     )
 
 
@@ -105,6 +124,7 @@ def sage_gcn(in_features: int, out_features: int, grad_x: bool) -> LayerCost:
         parameters=(in_features + 1) * out_features,
         exchanges=((out_features, True) if first else (in_features, grad_x),),
         saves_input=first,
+        promotes=False,
         saved=1 if first else in_features + grad_x,
         scratch=4 * out_features if first else 3 * in_features + out_features,
         scratch_backward=max(0, 2 * out_features - grad if first else grad - out_features),
@@ -123,6 +143,7 @@ def sage(in_features: int, out_features: int, grad_x: bool) -> LayerCost:
         exchanges=((narrower, back),),
         saves_input=True,
         saved=in_features if saves_mean else 0,
+        promotes=False,
         scratch=2 * narrower if one_pass else narrower if back else 0,
         scratch_backward=narrower if one_pass else None,
         recomputes=True,
@@ -137,6 +158,7 @@ def sage_steps(in_features: int, out_features: int, grad_x: bool, product_first:
         exchanges=((out_features, True) if product_first else (in_features, grad_x),),
         saves_input=True,
         saved=0 if product_first else in_features,
+        promotes=False,
     )
 
 
@@ -159,6 +181,8 @@ def gat(in_features: int, heads: int, each: int, grad_x: bool) -> LayerCost:
         width,
         parameters=in_features * width + 3 * width,
         exchanges=((width + heads, True), (width + heads, False)),  # sources are fetched again in backward
+        scores=heads,
+        promotes=True,
         saves_input=True,
         saved=4 * heads + width,  # both scores, maximum and sum of the softmax, and the result before the bias
         scratch_backward=max(2 * width - grad, width),
@@ -175,6 +199,7 @@ def gatv2(in_features: int, heads: int, each: int, grad_x: bool) -> LayerCost:
         width,
         parameters=2 * in_features * width + 3 * width,
         exchanges=((width, True), (width, False)),  # fetched again in backward
+        promotes=True,
         saves_input=True,
         saved=saved,
         scratch_backward=max(2 * width - grad, grad - saved),
@@ -190,6 +215,8 @@ def gat_by_columns(in_features: int, heads: int, each: int, merge: Optional[str]
         parameters=in_features * width + 3 * width,
         # in backward sources are fetched to recompute the sum, and for gradients
         exchanges=((moved, True), (moved, False), (moved, False)),
+        scores=moved - width,
+        promotes=True,
         saves_input=True,
         scratch=2 * heads + 2 * block,
         # scores and their gradients; of a block: W x, the sum, and a gradient of each

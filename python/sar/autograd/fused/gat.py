@@ -72,15 +72,14 @@ def convolve(
     feat, vectors = computed(feat), (layer.attn_l, layer.attn_r)
     plain = edge_weight is None and not get_attention and layer.res_fc is None
     fused = plain and gat_unfit(layer) is None and fits_alone(graph, feat, layer.fc)
-    dtype = product_dtype(feat, layer.fc.weight) if fused else None
     by_columns, needs = memory_efficient and isinstance(graph, GraphShardManager), False
     if by_columns:
         tensors = feat, layer.fc.weight, *vectors, layer.bias
         mine = torch.is_grad_enabled() and any(isinstance(t, Tensor) and t.requires_grad for t in tensors)
-        _, (unfit, needed) = agree(0, [int(not fused or dtype == torch.bfloat16), int(mine)])
+        _, (unfit, needed) = agree(0, [int(not fused), int(mine)])
         fused, needs = not unfit, bool(needed)
     elif plain and low_memory.active():
-        fused = low_memory.all_fit(fused and dtype != torch.bfloat16)
+        fused = low_memory.all_fit(fused)
     if not note_choice(layer, graph, fused):
         return None
     relation, x, weight, bias = graph._relation(None), layer.feat_drop(feat), layer.fc.weight, layer.bias
@@ -92,7 +91,7 @@ def convolve(
     _, heads, each = layer.attn_l.shape
     if not by_columns:
         attention = attention._replace(step=low_memory.columns(x.shape[1], len(weight)))
-        out = gat_columns.forward(attention, x.contiguous(), weight, torch.cat(vectors), bias)
+        out = gat_columns.attend(attention, x, weight, *vectors, bias, False)
         return finish(layer, out, merge)
     attention = attention._replace(step=costs.columns(x.shape[1], heads, each, merge))
     inside = gat_columns.elementwise(layer.activation)  # on this rank; messages do not depend on it

@@ -7,6 +7,9 @@ and adds each block's part to the gradients of input and parameters.
 
 The same number of bytes travels as otherwise, besides the scores, in more and smaller exchanges; and backward runs
 forward's once more. The blocks follow from the widths of the layer, so they are the same on all workers.
+
+Where products run in bfloat16, scores, blocks of the result and what gradients add up to are float32. Each is rounded
+once, when it is complete.
 """
 
 from __future__ import annotations
@@ -17,7 +20,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sar._engine.storage import computed_in
 from sar.autograd import expression as ex
+from sar.autograd.autocast import OFF, product_dtype, under
 from sar.autograd.double_backward import differentiable_once
 from sar.autograd.types import Relation, anchor
 from sar.distributed.agreement import agreed_seed
@@ -41,6 +46,7 @@ class Attention(NamedTuple):
     :ivar step: the most columns of a block
     :ivar activation: an :func:`elementwise` one
     :ivar merge: what happens with the heads; see :func:`merged`
+    :ivar dtype: in which rows are multiplied
     """
 
     relation: Relation
@@ -50,6 +56,7 @@ class Attention(NamedTuple):
     seed: int = 0
     activation: Optional[Callable[[Tensor], Tensor]] = None
     merge: Optional[str] = None
+    dtype: torch.dtype = torch.float32
 
 
 def elementwise(activation: Any) -> bool:
@@ -82,12 +89,13 @@ def attend(
     :param needs: whether a tensor of any worker needs a gradient
     :returns: ``[n, heads, each]``, merged as ``attention.merge`` says
     """
-    if attention.dropout_p > 0:
-        attention = attention._replace(seed=agreed_seed())
+    seed = agreed_seed() if attention.dropout_p > 0 else 0
+    attention = attention._replace(seed=seed, dtype=product_dtype(x, weight) or x.dtype)
     x = x.contiguous()
-    if not needs:
-        return forward(attention, x, weight, torch.cat([attn_l, attn_r]), bias)
-    out: Tensor = _Attend.apply(anchor(), x, weight, attn_l, attn_r, bias, attention, save(x))
+    with under(OFF):
+        if not needs:
+            return forward(attention, x, weight, torch.cat([attn_l, attn_r]), bias)
+        out: Tensor = _Attend.apply(anchor(), x, weight, attn_l, attn_r, bias, attention, save(x))
     return out
 
 
@@ -106,8 +114,9 @@ def forward(attention: Attention, x: Tensor, weight: Tensor, attn: Tensor, bias:
     """The result, without gradients. ``attn``: of both sides, ``[2, heads, each]``."""
     _, heads, each = attn.shape
     mean, scores = attention.merge == "mean", _scores(x, weight, attn)
-    shape = attention.relation.num_dst, 1 if mean else heads, each
-    out = x.new_zeros(shape) if mean else x.new_empty(shape)
+    shape, dtype = (attention.relation.num_dst, 1 if mean else heads, each), attention.dtype
+    dtype, weight = torch.promote_types(dtype, attn.dtype), weight.to(dtype)
+    out = x.new_zeros(shape, dtype=scores.dtype) if mean else x.new_empty(shape, dtype=dtype)
     for head in range(heads):
         for at in _blocks(each, attention.step):
             ft = _product(x, weight, head * each, at)
@@ -122,7 +131,7 @@ def forward(attention: Attention, x: Tensor, weight: Tensor, attn: Tensor, bias:
             else:
                 out[:, head : head + 1, at] = part
             del part  # before the next is made
-    return out.div_(heads).squeeze(1) if mean else merged(out, attention.merge)
+    return out.div_(heads).squeeze(1).to(dtype) if mean else merged(out, attention.merge)
 
 
 def _blocks(each: int, step: int) -> Iterator[slice]:
@@ -133,8 +142,9 @@ def _blocks(each: int, step: int) -> Iterator[slice]:
 
 
 def _scores(x: Tensor, weight: Tensor, attn: Tensor) -> Tensor:
-    """``[2 * heads, n, 1, 1]``: of sources, then of destinations."""
-    (rows,) = products(x, folded(weight, attn))
+    """``[2 * heads, n, 1, 1]``: of sources, then of destinations; float32 of bfloat16."""
+    dtype = computed_in(weight.dtype)
+    (rows,) = products(x, folded(weight.to(dtype), attn.to(dtype)))
     return rows.t().contiguous().view(rows.shape[1], len(x), 1, 1)
 
 
@@ -166,6 +176,7 @@ class _Attend(torch.autograd.Function):
         attn = torch.cat([attn_l, attn_r])
         rows_saved, ctx.held = saved
         ctx.attention = attention
+        ctx.dtypes = [None if t is None else t.dtype for t in (x, weight, attn_l, attn_r, bias)]
         ctx.save_for_backward(*rows_saved, weight, attn, bias)
         return forward(attention, x, weight, attn, bias)
 
@@ -177,10 +188,11 @@ class _Attend(torch.autograd.Function):
         attention: Attention = ctx.attention
         _, heads, each = attn.shape
         mean, scores = attention.merge == "mean", _scores(x, weight, attn)
+        weight, whole, wide = weight.to(attention.dtype), weight.to(scores.dtype), scores.dtype
         grad = grad.reshape(len(grad), 1 if mean else heads, each)
         _, for_x, for_w, for_l, for_r, for_b, *_ = ctx.needs_input_grad
-        grad_x = torch.zeros_like(x) if for_x else None
-        grad_w, grad_b = torch.empty_like(weight), weight.new_empty(len(weight))
+        grad_x = torch.zeros_like(x, dtype=wide) if for_x else None
+        grad_w, grad_b = torch.empty_like(whole), whole.new_empty(len(weight))
         of_scores = torch.empty_like(scores)
         for head in range(heads):
             el, er = (scores[side + head].detach().requires_grad_() for side in (0, heads))
@@ -189,7 +201,7 @@ class _Attend(torch.autograd.Function):
                 ft = _product(x, weight, head * each, at).requires_grad_()
                 with torch.enable_grad():
                     out = _sum(attention, head, el, er, ft)
-                of_out = grad[:, 0 if mean else head, at].clone(memory_format=torch.contiguous_format)
+                of_out = grad[:, 0 if mean else head, at].to(wide, copy=True, memory_format=torch.contiguous_format)
                 if mean:
                     of_out /= heads
                 if attention.activation is not None:
@@ -201,19 +213,29 @@ class _Attend(torch.autograd.Function):
                 del ft, out, of_out
                 (grad_w[rows],) = sums(x, of_ft)
                 if grad_x is not None:
-                    grad_x.addmm_(of_ft, weight[rows])
+                    _add_product(grad_x, of_ft, weight[rows])
                 del of_ft  # before the next block
             assert el.grad is not None and er.grad is not None
             of_scores[head], of_scores[heads + head] = el.grad, er.grad
         of_rows = of_scores.view(2 * heads, len(x)).t()
-        of_folded = sums(x, of_rows)[0].view(2, heads, -1)
+        of_folded, attn = sums(x, of_rows)[0].view(2, heads, -1), attn.to(wide)
         if grad_x is not None:
-            grad_x.addmm_(of_rows, folded(weight, attn))
+            grad_x.addmm_(of_rows, folded(whole, attn))
         grad_w += torch.einsum("shd,shi->hdi", attn, of_folded).flatten(0, 1)
-        of_attn = torch.einsum("hdi,shi->shd", weight.view(heads, each, -1), of_folded)
-        wanted = [for_w, for_l, for_r, for_b and bias is not None]
-        of_parameters = [grad_w, of_attn[:1], of_attn[1:], grad_b]
-        return None, grad_x, *(g if w else None for g, w in zip(of_parameters, wanted)), None, None
+        of_attn = torch.einsum("hdi,shi->shd", whole.view(heads, each, -1), of_folded)
+        wanted = [for_x, for_w, for_l, for_r, for_b and bias is not None]
+        found = zip([grad_x, grad_w, of_attn[:1], of_attn[1:], grad_b], wanted, ctx.dtypes)
+        return None, *(g.to(d) if g is not None and w else None for g, w, d in found), None, None
+
+
+def _add_product(out: Tensor, a: Tensor, b: Tensor) -> None:
+    """``out += a b``, where out may be wider than the factors."""
+    if out.dtype == a.dtype:
+        out.addmm_(a, b)
+        return
+    count = max(1, _ROW_BYTES // (out.shape[1] * out.element_size()))
+    for rows, factors in zip(out.split(count), a.split(count)):
+        rows += factors.mm(b)
 
 
 def _differentiate(

@@ -65,7 +65,6 @@ def sage_conv(graph: Any, layer: Any, feat: Any, edge_weight: Any, aggregator: s
     fused = plain and sage_unfit(layer, aggregator) is None
     fused = fused and fits_alone(graph, feat, layer.fc_self) and fits_alone(graph, feat, layer.fc_neigh)
     if plain and low_memory.active():
-        fused = fused and product_dtype(feat, layer.fc_neigh.weight) != torch.bfloat16
         fused = low_memory.all_fit(fused)
     if not note_choice(layer, graph, fused):
         return None
@@ -186,11 +185,12 @@ def sage_mean(
     :returns: ``[num_dst, o]``
     """
     _session.current().follow_config()
-    if low_memory.active():
+    dtype = product_dtype(x, w_neigh)
+    # sums over blocks of columns would be rounded after each block
+    if low_memory.active() and dtype != torch.bfloat16:
         return _by_columns(relation, "mean", x.contiguous(), w_neigh, w_self, bias, None, first)
     agreed = Agreed()
     x = x.contiguous()
-    dtype = product_dtype(x, w_neigh)
     out: Tensor = _SageMean.apply(anchor(), x, w_neigh, w_self, bias, relation, agreed, save(x), first, dtype)
     own = (x, w_neigh, w_self, bias)
     return out if agreed.bits or any(t is not None and t.requires_grad for t in own) else out.detach()

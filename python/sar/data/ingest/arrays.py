@@ -79,7 +79,9 @@ def block_rows(dtype: Any, shape: tuple[int, ...]) -> int:
 
 
 def memory_rows(name: str, values: Any) -> Rows:
-    """An array or a tensor that is in memory."""
+    """An array or a tensor that is in memory. numpy has no bfloat16, so it is float32 from here on."""
+    if str(getattr(values, "dtype", "")) == "torch.bfloat16":
+        values = values.float()
     array = values.detach().cpu().numpy() if hasattr(values, "detach") else np.asarray(values)
     _check_dtype(name, array.dtype)
     return Rows(name, lambda: array)

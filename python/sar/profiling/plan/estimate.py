@@ -64,6 +64,7 @@ def estimate_memory(
     window_bytes: Optional[int] = None,
     optimizer: str = "adam",
     features: str = "memory",
+    autocast: bool = False,
 ) -> List[Estimate]:
     """Predicts each worker's peak and what it sends per epoch, without starting anything.
 
@@ -79,6 +80,8 @@ def estimate_memory(
     :param itemsize: bytes of a number
     :param window_bytes: ``Config.window_bytes``; by default what the engine would take
     :param optimizer: ``"adam"``, ``"sgd"`` or ``"none"``
+    :param autocast: under ``torch.autocast`` in bfloat16, on features in bfloat16: parameters have ``itemsize`` bytes,
+        rows 2, results of layers that promote 4
     :param features: :attr:`sar.Config.features`. ``"mapped"``: features that stay in their files are not counted
     :raises ValueError: an unknown layer or optimizer, or numbers that make no graph
     :raises FormatError, OSError: the partition cannot be read
@@ -90,21 +93,21 @@ def estimate_memory(
         raise ValueError("no layers: give the model, for instance ['sage:256', 'bn', 'relu', 'sage:47']")
     if features not in ("memory", "mapped"):
         raise ValueError(f"features {features!r} is unknown: give 'memory' or 'mapped'")
-    mapped = features == "mapped"
+    mapped, item = features == "mapped", 2 if autocast else itemsize
     if partition_json is not None:
-        workers, width = _from_files(partition_json, itemsize, mapped)
+        workers, width = _from_files(partition_json, item, mapped)
         width = in_features or width
         if parts is not None and parts != len(workers):
-            workers = _cut_again(workers, parts, width * itemsize)
+            workers = _cut_again(workers, parts, width * item)
     else:
         parts = 1 if parts is None else parts
         width = in_features or 0
-        workers = _from_numbers(num_nodes, num_edges, parts, edge_cut, 0 if mapped else width * itemsize)
+        workers = _from_numbers(num_nodes, num_edges, parts, edge_cut, 0 if mapped else width * item)
     if width < 1:
         raise ValueError("the width of the input is unknown: give in_features")
     sends = sum(part.boundary for part in workers) / len(workers)
     window = window_bytes or abi.default_window(len(workers), max(part.nodes for part in workers))
-    step = training_step(costs_of(layers, width), width)
+    step = training_step(costs_of(layers, width), width, item, len(workers))
     return [
         estimate_worker(rank, part, sends, len(workers), step, itemsize, window, held[optimizer])
         for rank, part in enumerate(workers)
@@ -119,7 +122,7 @@ def estimate_worker(
     :param part: what it has of the graph
     :param sends: rows that it sends to others in an exchange
     :param step: of the model
-    :param item: bytes of a number
+    :param item: bytes of a number of a parameter
     :param window: bytes
     :param held: numbers that the optimizer keeps for each parameter
     """
@@ -127,10 +130,9 @@ def estimate_worker(
     parameters = weights * (2 + held) + (weights if world > 1 else 0)
     structure = _structure(part, sends)
     window = window if world > 1 else 0
-    wire = step.exchanged * item * sends
+    wire = step.sent * sends
     if world > 1:
         wire += 2 * (world - 1) / world * weights
-    rows = part.nodes * item
     return Estimate(
         rank=rank,
         structure=structure,
@@ -138,9 +140,9 @@ def estimate_worker(
         window=window,
         runtime=RUNTIME,
         parameters=parameters,
-        activations=step.saved * rows,
-        scratch=(step.peak - step.saved) * rows,
-        peak=structure + part.features + window + RUNTIME + parameters + step.peak * rows,
+        activations=step.saved * part.nodes,
+        scratch=(step.peak - step.saved) * part.nodes,
+        peak=structure + part.features + window + RUNTIME + parameters + step.peak * part.nodes,
         sent_per_epoch=int(wire),
         aggregated=step.exchanged * part.edges,
         multiplied=3 * step.parameters * part.nodes,  # forward, and the gradients of input and weights
@@ -189,7 +191,8 @@ def _resident(feature: Dict[str, Any], itemsize: int, mapped: bool) -> int:
     mapped, once."""
     digits = "".join(c for c in feature["dtype"] if c.isdigit())
     stored = int(digits) // 8 if digits else 1
-    converted = len(feature["shape"]) == 2 and (stored != itemsize or not feature["dtype"].startswith("float"))
+    same = stored == itemsize and feature["dtype"].startswith(("float", "bfloat"))
+    converted = len(feature["shape"]) == 2 and not same
     kept = 0 if mapped and len(feature["shape"]) > 1 else stored
     return int(math.prod(feature["shape"])) * (kept + (itemsize if converted else 0))
 

@@ -39,7 +39,7 @@ def cost(module: Any, sizes: Sizes, fused: bool, grad: bool = True) -> Optional[
     item = 4 if weight is None else weight.element_size()
     saved = layer.saved + width * layer.saves_input + layer.result * layer.saves_result
     # a layer without parameters saves nothing where its input needs no gradient
-    return layer.exchanged * item * sizes.sent, saved * item * sizes.rows if grad or layer.parameters else 0
+    return layer.sent(item) * sizes.sent, saved * item * sizes.rows if grad or layer.parameters else 0
 
 
 def _declared(m: Any, library: str, name: str, fused: bool, grad: bool) -> Tuple[Any, Optional[LayerCost]]:

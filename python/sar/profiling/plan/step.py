@@ -8,11 +8,13 @@ from sar.autograd.fused.costs import LayerCost
 
 
 class Step(NamedTuple):
-    """What a training step takes, in numbers per own row where nothing else is said."""
+    """What a training step takes, in bytes per own row where nothing else is said."""
 
     parameters: int
     """Numbers in all."""
     exchanged: int
+    """Numbers per boundary row, in both passes."""
+    sent: int
     """Per boundary row, in both passes."""
     saved: int
     """Kept between the passes, and the last result."""
@@ -20,13 +22,20 @@ class Step(NamedTuple):
     """At the heaviest moment, that included. The input is not."""
 
 
-def training_step(layers: Sequence[LayerCost], width: int) -> Step:
+def training_step(layers: Sequence[LayerCost], width: int, item: int, parts: int) -> Step:
     """What a step takes of an input of that width, which needs no gradient.
+
+    :param item: bytes of a number that is stored; with 2, results that promote have 4
+    :param parts: workers
 
     As in autograd, rows are alive until the layer that reads them has ended and no layer saves them, and a gradient is
     from the layer that makes it to the one that takes it.
     """
-    results = [width, *(layer.result for layer in layers)]  # rows by the number of the layer that made them
+    items = [item]  # bytes of a number, then bytes, of rows by the number of the layer that made them
+    for layer in layers:
+        items.append(items[-1] if layer.promotes is None else max(item, 4) if layer.promotes else item)
+    results = [count * size for count, size in zip((width, *(layer.result for layer in layers)), items)]
+    layers = [_in_bytes(layer, items[i] if layer.promotes is None else item) for i, layer in enumerate(layers)]
     begin = next((i for i, layer in enumerate(layers) if layer.parameters), len(layers))  # the first that saves
     saves: List[Set[int]] = [set() for _ in layers]
     recomputing = -1
@@ -36,12 +45,16 @@ def training_step(layers: Sequence[LayerCost], width: int) -> Step:
         rows = {row}.union(*saves[:until]) - {0}
         return sum(results[r] for r in rows) + sum(layer.saved for layer in layers[begin:until])
 
+    # sums over edges are float32 until all workers have added to them, and then rounded; with one worker, attention's
+    wide = [4 * (item < 4 and (parts > 1 or len(layer.exchanges) > 1)) for layer in layers]
+    sums = [size * max([0, *(n for n, _ in layer.exchanges)]) for size, layer in zip(wide, layers)]
+    back = [size * max([0, *(n for n, back in layer.exchanges if back)]) for size, layer in zip(wide, layers)]
     peak = 0
     for i, layer in enumerate(layers):
         again = layer.recomputes and i > 0 and layers[i - 1].normalizes
         if again and recomputing >= 0:  # the last such layer alone holds its input too
             saves[recomputing].discard(recomputing)
-        peak = max(peak, alive(i, i) + max(layer.scratch, layer.saved if i >= begin else 0) + layer.result)
+        peak = max(peak, alive(i, i) + max(layer.scratch + sums[i], layer.saved if i >= begin else 0) + results[i + 1])
         if i >= begin:
             saves[i] = {row for row, saved in ((i, layer.saves_input), (i + 1, layer.saves_result)) if saved}
         if again:
@@ -50,8 +63,14 @@ def training_step(layers: Sequence[LayerCost], width: int) -> Step:
     last = len(layers)
     for i in range(begin, last):
         layer = layers[i]
-        gradients = layer.result + (results[i] if i > begin else 0)
+        gradients = results[i + 1] + (results[i] if i > begin else 0)
         beside = layer.scratch if layer.scratch_backward is None else layer.scratch_backward
-        peak = max(peak, alive(last, i + 1) + gradients + beside)
-    exchanged = sum(layer.exchanged for layer in layers)
-    return Step(sum(layer.parameters for layer in layers), exchanged, alive(last, last), peak)
+        peak = max(peak, alive(last, i + 1) + gradients + beside + back[i])
+    parameters, exchanged = (sum(of) for of in zip(*((one.parameters, one.exchanged) for one in layers)))
+    return Step(parameters, exchanged, sum(layer.sent(item) for layer in layers), alive(last, last), peak)
+
+
+def _in_bytes(layer: LayerCost, item: int) -> LayerCost:
+    """A layer that saves and takes bytes."""
+    backward = None if layer.scratch_backward is None else layer.scratch_backward * item
+    return layer._replace(saved=layer.saved * item, scratch=layer.scratch * item, scratch_backward=backward)
