@@ -152,6 +152,8 @@ type Info struct {
 	NumInnerEdges int64                 `json:"num_inner_edges"` // the in-edges of inner nodes
 	Bytes         int64                 `json:"bytes"`           // of the files of arrays
 	IDs           map[string]string     `json:"ids"`
+	// Cover is what travels to the part for a sum over edges; nil where it is found when the graph is built.
+	Cover *sar.Cover `json:"cover"`
 }
 
 // Info describes the partition.
@@ -165,6 +167,9 @@ func (p *Partition) Info() Info {
 		NodeFeatures: p.Features(false), EdgeFeatures: p.Features(true),
 		NumInnerNodes: endNode - firstNode, NumLocalNodes: p.files.NumNodes(),
 		NumLocalEdges: p.files.NumEdges(), NumInnerEdges: endEdge - firstEdge, Bytes: p.files.Size(), IDs: p.IDs(),
+	}
+	if p.sar != nil {
+		info.Cover = p.sar.Cover()
 	}
 	for t, name := range book.NodeTypes {
 		info.NodeRanges[name] = pairs(book.NodeStart[t], book.NodeEnd[t])

@@ -267,6 +267,31 @@ func (s *Part) travels(r *relation, name string) error {
 	return nil
 }
 
+// Cover is what travels to a part for a sum over edges, over all relations: of all boundary rows some, and sums in place
+// of the others, by price.
+type Cover struct {
+	All int64 `json:"all"`
+	graph.Travels
+}
+
+// Cover is that of the part; nil where it does not tell.
+func (s *Part) Cover() *Cover {
+	all := &Cover{}
+	for _, r := range s.relations {
+		if r.Travels == nil {
+			return nil
+		}
+		all.All += r.Columns[len(r.Columns)-1] - r.Columns[0]
+		for _, t := range r.Travels {
+			for price := range graph.NumPrices {
+				all.Leading[price] += t.Leading[price]
+				all.Sums[price] += t.Sums[price]
+			}
+		}
+	}
+	return all
+}
+
 // ends are the node types of a relation.
 func (s *Part) ends(relation int) (src, dst int) {
 	t := s.book.EdgeTypes[relation]

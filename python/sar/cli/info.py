@@ -143,17 +143,23 @@ def render(path: str, description: dict[str, Any], parts: list[dict[str, Any]]) 
             p["part"],
             f"{p['num_inner_nodes']:,}",
             f"{p['num_local_nodes'] - p['num_inner_nodes']:,}",
+            _received(p["cover"]),
             f"{p['num_local_edges']:,}",
             size(_bytes(path, description, p["part"]) + p["bytes"] * ("format" in description)),
         ]
         for p in parts
     ]
-    sections.append(table(["part", "own nodes", "nodes read of others", "edges in file", "on disk"], rows))
+    sections.append(table(["part", "own nodes", "nodes read of others", "rows + sums for a sum", "edges in file", "on disk"], rows))
     for title in ("node", "edge"):
         rows = [[f["name"], f["dtype"], "x".join(map(str, f["shape"]))] for f in first[f"{title}_features"] or ()]
         if rows:
             sections.append(table([f"{title} feature", "dtype", "shape in part 0"], rows, left=2))
     return "\n\n".join(sections)
+
+
+def _received(cover: dict[str, Any] | None) -> str:
+    """What a part receives for a sum over edges in float32: rows, and partial sums in place of the others."""
+    return f"{cover['rows'][1]:,} + {cover['sums'][1]:,}" if cover else "-"
 
 
 def _bytes(path: str, description: dict[str, Any], part: int) -> int:

@@ -42,14 +42,17 @@ class LayerCost(NamedTuple):
         """Numbers that are sent for each boundary row in both passes."""
         return sum(count * (2 if back else 1) for count, back in self.exchanges)
 
-    def sent(self, item: int) -> int:
+    def sent(self, item: int, cover: Tuple[float, float] = (1.0, 1.0)) -> float:
         """Bytes that are sent for each boundary row in both passes. What returns are sums of gradients, which are
         float32 at least.
 
         :param item: bytes of a number of the rows
+        :param cover: shares of the bytes of rows that a sum over edges sends, forward and backward: partial sums go in
+            place of some. A layer with one exchange is such a sum; attention reads rows
         """
         wide = max(item, 4)
-        rows = sum(count * item + (count * wide if back else 0) for count, back in self.exchanges)
+        forth, back = cover if len(self.exchanges) == 1 else (1.0, 1.0)
+        rows = sum(count * item * forth + (count * wide * back if returns else 0) for count, returns in self.exchanges)
         return rows + self.scores * (wide - item) * len(self.exchanges)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from sar._engine import abi
 
@@ -49,6 +49,8 @@ class Part(NamedTuple):
     boundary: int
     """Rows of other workers that it reads."""
     features: int
+    cover: Tuple[float, float] = (1.0, 1.0)
+    """As :meth:`sar.autograd.fused.costs.LayerCost.sent` takes it."""
 
 
 def estimate_memory(
@@ -107,7 +109,10 @@ def estimate_memory(
         raise ValueError("the width of the input is unknown: give in_features")
     sends = sum(part.boundary for part in workers) / len(workers)
     window = window_bytes or abi.default_window(len(workers), max(part.nodes for part in workers))
-    step = training_step(costs_of(layers, width), width, item, len(workers))
+    boundary = sum(part.boundary for part in workers)
+    shares = [sum(part.cover[way] * part.boundary for part in workers) / max(1, boundary) for way in (0, 1)]
+    cover = (shares[0], shares[1]) if boundary else (1.0, 1.0)
+    step = training_step(costs_of(layers, width), width, item, len(workers), cover)
     return [
         estimate_worker(rank, part, sends, len(workers), step, itemsize, window, held[optimizer])
         for rank, part in enumerate(workers)
@@ -180,10 +185,25 @@ def _from_files(path: str, itemsize: int, mapped: bool) -> tuple[List[Part], int
                 edges=sum(end - begin for begin, end in ranges),
                 boundary=int(info["num_local_nodes"]) - int(info["num_inner_nodes"]),
                 features=sum(_resident(f, itemsize, mapped) for f in features),
+                cover=_cover(info["cover"], itemsize),
             )
         )
         width = max([width, *(f["shape"][1] for f in features if len(f["shape"]) == 2)])
     return parts, width
+
+
+def _cover(cover: Optional[Dict[str, Any]], itemsize: int) -> Tuple[float, float]:
+    """Shares of the bytes of rows that rows, and sums in place of the others, have: forward and backward.
+
+    :param cover: ``all`` rows, and ``rows`` and ``sums`` where a sum costs half of a row, as much, and twice as much;
+        None: not known
+    """
+    if not cover or not cover["all"]:
+        return 1.0, 1.0
+    (half, halves), (one, ones), (double, doubles) = zip(cover["rows"], cover["sums"])
+    if itemsize > 2:
+        return (one + ones) / cover["all"], (one + ones) / cover["all"]
+    return (double + 2 * doubles) / cover["all"], (half + halves / 2) / cover["all"]
 
 
 def _resident(feature: Dict[str, Any], itemsize: int, mapped: bool) -> int:

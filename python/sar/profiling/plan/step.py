@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Sequence, Set
+from typing import List, NamedTuple, Sequence, Set, Tuple
 
 from sar.autograd.fused.costs import LayerCost
 
@@ -14,7 +14,7 @@ class Step(NamedTuple):
     """Numbers in all."""
     exchanged: int
     """Numbers per boundary row, in both passes."""
-    sent: int
+    sent: float
     """Per boundary row, in both passes."""
     saved: int
     """Kept between the passes, and the last result."""
@@ -22,11 +22,14 @@ class Step(NamedTuple):
     """At the heaviest moment, that included. The input is not."""
 
 
-def training_step(layers: Sequence[LayerCost], width: int, item: int, parts: int) -> Step:
+def training_step(
+    layers: Sequence[LayerCost], width: int, item: int, parts: int, cover: Tuple[float, float] = (1.0, 1.0)
+) -> Step:
     """What a step takes of an input of that width, which needs no gradient.
 
     :param item: bytes of a number that is stored; with 2, results that promote have 4
     :param parts: workers
+    :param cover: as :meth:`LayerCost.sent` takes it
 
     As in autograd, rows are alive until the layer that reads them has ended and no layer saves them, and a gradient is
     from the layer that makes it to the one that takes it.
@@ -67,7 +70,7 @@ def training_step(layers: Sequence[LayerCost], width: int, item: int, parts: int
         beside = layer.scratch if layer.scratch_backward is None else layer.scratch_backward
         peak = max(peak, alive(last, i + 1) + gradients + beside + back[i])
     parameters, exchanged = (sum(of) for of in zip(*((one.parameters, one.exchanged) for one in layers)))
-    return Step(parameters, exchanged, sum(layer.sent(item) for layer in layers), alive(last, last), peak)
+    return Step(parameters, exchanged, sum(layer.sent(item, cover) for layer in layers), alive(last, last), peak)
 
 
 def _in_bytes(layer: LayerCost, item: int) -> LayerCost:
