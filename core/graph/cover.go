@@ -53,7 +53,7 @@ type Coverer struct {
 	next         []int32             // of each source, the place where its search goes on
 	class        []uint8             // of each source, the lowest price at which its row travels, or NumPrices
 	queue, stack []int32
-	places       int32 // for a destination, in match
+	places       int32 // for a destination, in match: 1 or 2
 	phase        int32
 }
 
@@ -88,46 +88,65 @@ func (c *Coverer) Arrange(ptr, rows, to []int32) (x Travels) {
 		c.class[i] = uint8(NumPrices)
 	}
 	for price := range NumPrices {
-		c.matching(price)
-		// A cover of the least cost is all sources to which no way leads from one that lacks an edge, and the
-		// destinations to which one does: this is so for every maximum matching, and sources that are in it at
-		// a price are in it at higher ones.
-		for i, level := range c.level {
-			if level == unmatched {
-				c.class[i] = min(c.class[i], uint8(price))
-			}
-		}
 		row, sum := price.capacities()
-		rows, sums := c.count(price)
-		if all := int64(n) * int64(row); (int64(rows)*int64(row)+int64(sums)*int64(sum))*coverGain >= all*(coverGain-1) {
-			sums = 0
-			for i := range c.class {
-				c.class[i] = min(c.class[i], uint8(price))
+		if c.matching(price) {
+			// A cover of the least cost is all sources to which no way leads from one that lacks an edge, and the
+			// destinations to which one does: this is so for every maximum matching, and sources that are in it at
+			// a price are in it at higher ones.
+			for i, level := range c.level {
+				if level == unmatched {
+					c.class[i] = min(c.class[i], uint8(price))
+				}
+			}
+			rows, sums := c.count(price)
+			if c.saves(int64(rows)*int64(row)+int64(sums)*int64(sum), row) {
+				x.Sums[price] = sums
+				continue
 			}
 		}
-		x.Sums[price] = sums
+		for i := range c.class { // then it saves nothing at higher prices either
+			c.class[i] = min(c.class[i], uint8(price))
+		}
+		break
 	}
 	x.Leading = arrange(c.class, to)
 	return x
 }
 
-// matching makes a maximum matching, and layers of it.
-func (c *Coverer) matching(price Price) {
+// saves tells whether a cover of a cost is worth while, where a row costs so much.
+func (c *Coverer) saves(cost int64, row int32) bool {
+	return cost*coverGain < int64(len(c.class))*int64(row)*(coverGain-1)
+}
+
+// matching makes a maximum matching, and layers of it. It gives up, and returns false, where the matching, which no
+// cover costs less than, says that none saves enough.
+func (c *Coverer) matching(price Price) bool {
 	source, sum := price.capacities()
 	c.places = sum
-	for _, v := range c.edges() {
-		c.match[0].Data[v], c.match[1].Data[v] = unmatched, unmatched
+	if price != SumIsDouble { // else that of the price before is one too, if not the largest
+		for _, v := range c.edges() {
+			c.match[0].Data[v], c.match[1].Data[v] = unmatched, unmatched
+		}
+		for i := range c.room {
+			c.room[i] = source
+		}
 	}
+	size := int64(len(c.room)) * int64(source)
 	for i := range c.room {
-		c.room[i] = source
 		c.greedy(int32(i))
+		size -= int64(c.room[i])
 	}
-	for c.layers() {
+	for c.saves(size, source) {
+		if !c.layers() {
+			return true
+		}
 		for i := range c.room {
 			for c.room[i] > 0 && c.level[i] == 0 && c.augment(int32(i)) {
+				size++
 			}
 		}
 	}
+	return false
 }
 
 func (c *Coverer) edges() []int32 { return c.rows[c.ptr[0]:c.ptr[len(c.ptr)-1]] }
@@ -189,7 +208,7 @@ func (c *Coverer) augment(i int32) bool {
 	for len(c.stack) > 0 {
 		i := c.stack[len(c.stack)-1]
 		degree := c.ptr[i+1] - c.ptr[i]
-		if c.next[i] == degree*c.places {
+		if c.next[i] == degree<<(c.places-1) {
 			c.level[i] = unmatched - 1 // nothing leads on from here
 			c.stack = c.stack[:len(c.stack)-1]
 			if n := len(c.stack); n > 0 {
@@ -214,7 +233,7 @@ func (c *Coverer) augment(i int32) bool {
 
 // at is where the search of source i is: a destination, and a place in its match.
 func (c *Coverer) at(i int32) (v, place int32) {
-	return c.rows[c.ptr[i]+c.next[i]/c.places], c.next[i] % c.places
+	return c.rows[c.ptr[i]+c.next[i]>>(c.places-1)], c.next[i] & (c.places - 1)
 }
 
 // take gives each source of the stack the destination where its search is. The first one gains an edge.
