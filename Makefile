@@ -210,6 +210,9 @@ bench-modes: $(BUILD_STAMP) ## modes of SAR with 8 workers on random parts: time
 bench-bf16: $(BUILD_STAMP) $(BENCH_STAMP) ## training under autocast in bfloat16 against float32: time, memory, bytes sent; BF16="--workers 1,2"
 	$(PY) bench/bf16.py $(BF16)
 
+bench-bf16-accuracy: $(BUILD_STAMP) $(BENCH_STAMP) ## test accuracy after training in bfloat16 and in float32, on 4 graphs; ACCURACY="--graphs cora --seeds 2"
+	$(PY) bench/accuracy_bf16.py $(ACCURACY)
+
 bench-import: $(BUILD_STAMP) ## how long `import sar` and its names take beyond torch
 	$(PY) bench/import_time.py
 
