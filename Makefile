@@ -276,6 +276,10 @@ CUT ?=
 bench-partition: $(BUILD_STAMP) ## sar partition of 4 M nodes, 100 M edges into 16 parts, by method: time, memory, cut; CUT="--methods fennel"
 	$(PY) bench/partition.py $(CUT)
 
+PARTITIONERS ?=
+bench-partitioners: $(BUILD_STAMP) ## rows that travel, and rows or partial sums, by method and objective; PARTITIONERS="--graphs cornell5 --parts 8"
+	$(PY) bench/partitioners.py $(PARTITIONERS)
+
 INGEST ?=
 bench-ingest: $(BUILD_STAMP) ## sar ingest of 50 M pairs in 1 GiB, ids as integers and as text: time, memory; INGEST="--ids text --scratch DIR"
 	$(PY) bench/ingest.py $(INGEST)

@@ -148,7 +148,12 @@ def render(path: str, description: dict[str, Any], parts: list[dict[str, Any]]) 
         ]
         for p in parts
     ]
+    read = [p["num_local_nodes"] - p["num_inner_nodes"] for p in parts]
     sections.append(table(["part", "own nodes", "nodes read of others", "edges in file", "on disk"], rows))
+    sections.append(
+        f"{sum(read):,} rows travel for an aggregation, most {max(read):,}, which part {read.index(max(read))} "
+        "receives: by that cuts are compared"
+    )
     for title in ("node", "edge"):
         rows = [[f["name"], f["dtype"], "x".join(map(str, f["shape"]))] for f in first[f"{title}_features"] or ()]
         if rows:

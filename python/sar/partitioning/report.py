@@ -25,6 +25,19 @@ class Report(NamedTuple):
     """Empty where the graph has no features whose width is known."""
 
     @property
+    def rows(self) -> int:
+        """All rows that travel when each worker aggregates once."""
+        return int(np.sum(self.quality["boundary"]))
+
+    @property
+    def slowest(self) -> tuple[int, int, str]:
+        """The worker that sends or receives most of them, how many, and which of both."""
+        boundary = np.array(self.quality["boundary"], np.int64)
+        counts = np.stack([boundary.sum(0), boundary.sum(1)])
+        way, worker = np.unravel_index(counts.argmax(), counts.shape)
+        return int(worker), int(counts.max()), ("sends", "receives")[way]
+
+    @property
     def between_hosts(self) -> float:
         """The share of all edges that have their ends on different hosts."""
         edges = np.array(self.quality["between"], np.int64)
@@ -37,6 +50,8 @@ class Report(NamedTuple):
         return {
             "method": self.method,
             "hosts": self.hosts,
+            "rows": self.rows,
+            "rows_of_slowest": self.slowest[1],
             "cut_between_hosts": self.between_hosts,
             **self.quality,
             "plan": plan if self.workers else None,
