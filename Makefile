@@ -210,6 +210,9 @@ bench-modes: $(BUILD_STAMP) ## modes of SAR with 8 workers on random parts: time
 bench-bf16: $(BUILD_STAMP) $(BENCH_STAMP) ## training under autocast in bfloat16 against float32: time, memory, bytes sent; BF16="--workers 1,2"
 	$(PY) bench/bf16.py $(BF16)
 
+bench-bf16-accuracy: $(BUILD_STAMP) $(BENCH_STAMP) ## test accuracy after training in bfloat16 and in float32, on 4 graphs; ACCURACY="--graphs cora --seeds 2"
+	$(PY) bench/accuracy_bf16.py $(ACCURACY)
+
 bench-import: $(BUILD_STAMP) ## how long `import sar` and its names take beyond torch
 	$(PY) bench/import_time.py
 
@@ -274,6 +277,10 @@ bench-paper: $(BUILD_STAMP) ## one worker of the paper's graph, its peers replay
 CUT ?=
 bench-partition: $(BUILD_STAMP) ## sar partition of 4 M nodes, 100 M edges into 16 parts, by method: time, memory, cut; CUT="--methods fennel"
 	$(PY) bench/partition.py $(CUT)
+
+PARTITIONERS ?=
+bench-partitioners: $(BUILD_STAMP) ## rows that travel, and rows or partial sums, by method and objective; PARTITIONERS="--graphs cornell5 --parts 8"
+	$(PY) bench/partitioners.py $(PARTITIONERS)
 
 INGEST ?=
 bench-ingest: $(BUILD_STAMP) ## sar ingest of 50 M pairs in 1 GiB, ids as integers and as text: time, memory; INGEST="--ids text --scratch DIR"

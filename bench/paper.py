@@ -131,13 +131,15 @@ def check(arguments: argparse.Namespace) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """One worker of the paper's graph, for each model."""
     world, cut = arguments.parts, None if arguments.random else arguments.cut
+    if arguments.autocast:
+        os.environ["BENCH_AUTOCAST"] = "1"  # for the workers
     with scale.scratch(arguments.scratch, 10 << 30) as folder:
         scripts = {model: record(folder, model, arguments.way, arguments.epochs) for model in arguments.models}
         with stage("generating the part"):
             words = [folder, world, cut, arguments.shrink]
             made = json.loads(_apart(f"import json, paper_graph; print(json.dumps(paper_graph.part(*{words!r})))"))
         for model, script in scripts.items():
-            plan = planned(made, world, layers_of(model, arguments.way))
+            plan = planned(made, world, layers_of(model, arguments.way), 2 if arguments.autocast else 4)
             if plan["peak"] + scale.IDLE > scale.available():
                 raise Failure(f"this takes about {size(plan['peak'])}, and {size(scale.available())} are available")
             with stage(f"{model}, {arguments.way}, one worker of {world}"):
@@ -157,13 +159,13 @@ def layers_of(model: str, way: str) -> list[str]:
     return EFFICIENT if way == "efficient" and model == "gat128" else LAYERS[model]
 
 
-def planned(made: dict, world: int, layers: list[str]) -> dict[str, int]:
-    """What ``sar plan`` says of the worker, whose peers' files are not there."""
-    features = made["nodes"] * (4 * paper_graph.FEATURES + 8 + 1)
+def planned(made: dict, world: int, layers: list[str], item: int) -> dict[str, int]:
+    """What ``sar plan`` says of the worker, whose peers' files are not there. ``item``: bytes of a number of a row."""
+    features = made["nodes"] * (item * paper_graph.FEATURES + 8 + 1)
     part = estimate.Part(made["nodes"], made["edges"], made["halo"], features)
     window = abi.default_window(world, made["nodes"])
     width = paper_graph.FEATURES
-    step = training_step(costs_of(layers, width), width, 4, world)
+    step = training_step(costs_of(layers, width), width, item, world)
     return estimate.estimate_worker(0, part, made["halo"], world, step, 4, window, 2)._asdict()
 
 
@@ -191,6 +193,7 @@ def report(arguments: argparse.Namespace, model: str, found: dict[str, Any]) -> 
     print(table([f"{model}, {arguments.way}", ""], rows))
     kind = "random" if arguments.random else "cut"
     name = model if arguments.way == "plain" else f"{model}-{arguments.way}"
+    kind += "-bf16" if arguments.autocast else ""
     common.save(f"paper-{name}-{world}-{kind}" + (f"-{arguments.shrink}" if arguments.shrink > 1 else ""), found)
 
 
@@ -210,6 +213,7 @@ def main() -> None:
     r.add_argument("--random", action="store_true", help="parts at random")
     r.add_argument("--shrink", type=int, default=1, help="a graph with so many times fewer nodes and edges")
     r.add_argument("--epochs", type=int, default=1, help="after the first one")
+    r.add_argument("--autocast", action="store_true", help="under torch.autocast in bfloat16, on features in bfloat16")
     r.add_argument("--threads", type=int, default=max(1, (os.cpu_count() or 1) // 2), help="of worker and of replay")
     r.set_defaults(run=run)
     arguments = p.parse_args()

@@ -32,7 +32,6 @@ from model import MODELS, Training, on_edges, on_graph, warm_up
 from record import Recorder
 from sar.cli.resident import reset_peak, resident
 
-
 AUTOCAST = os.environ.get("BENCH_AUTOCAST") == "1"
 
 

@@ -566,10 +566,11 @@ sar_status sar_dataset_weights(sar_handle dataset, const char *what, DLTensor *w
 
 /* Prepares the next two: the graph without directions, loops and repetitions. A graph of one type
  * on disk whose edges all go both ways serves as it is. Any other is sorted into files without
- * names in the directory scratch, with memory bytes and 8 a node.
+ * names in the directory scratch, with memory bytes and 8 a node. Where outward is not 0, those have
+ * each edge at its source alone, which sar_dataset_parhip can write.
  * Errors: SAR_ERR_IO where it cannot write there; SAR_ERR_STOPPED by progress. */
 sar_status sar_dataset_undirect(sar_handle dataset, const char *scratch, int64_t memory,
-                                sar_progress progress, void *user);
+                                int32_t outward, sar_progress progress, void *user);
 
 /* Streaming partitioner. assignment int32 [num_nodes] is -1 - g before for a node of group g, of
  * groups with parts/groups parts each; after, its part. No part is heavier than the mean by more

@@ -85,10 +85,11 @@ func sar_dataset_weights(h C.sar_handle, what *C.sar_const_char, weights *C.DLTe
 
 //export sar_dataset_undirect
 func sar_dataset_undirect(
-	h C.sar_handle, scratch *C.sar_const_char, memory C.int64_t, progress C.sar_progress, user unsafe.Pointer,
+	h C.sar_handle, scratch *C.sar_const_char, memory C.int64_t, outward C.int32_t,
+	progress C.sar_progress, user unsafe.Pointer,
 ) C.sar_status {
 	return guard("sar_dataset_undirect", func(c *call) {
-		need(use(c, h, datasets).Undirect(text(scratch), int64(memory), teller(progress, user)))
+		need(use(c, h, datasets).Undirect(text(scratch), int64(memory), outward != 0, teller(progress, user)))
 	})
 }
 

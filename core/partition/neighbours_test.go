@@ -54,12 +54,17 @@ func both(l *list) *list {
 }
 
 // sets are the neighbours of each node, by brute force.
-func sets(l *list) [][]int32 {
+func sets(l *list) [][]int32 { return setsOf(l, false) }
+
+// setsOf has the neighbours of each node, or those alone that its own edges lead to.
+func setsOf(l *list, outward bool) [][]int32 {
 	out := make([][]int32, l.n)
 	for i, u := range l.src {
 		if v := l.dst[i]; u != v {
 			out[u] = append(out[u], int32(v))
-			out[v] = append(out[v], int32(u))
+			if !outward {
+				out[v] = append(out[v], int32(u))
+			}
 		}
 	}
 	for v := range out {
@@ -165,7 +170,7 @@ func TestIsSymmetric(t *testing.T) {
 	}
 }
 
-// TestUndirect sorts graphs in memory that they do not fit, and writes and reads them.
+// TestUndirect sorts graphs in memory that they do not fit, and writes and reads them; outward too.
 func TestUndirect(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 1))
 	start := mem.Total().Live
@@ -175,6 +180,14 @@ func TestUndirect(t *testing.T) {
 		l.n = n
 		for _, memory := range []int64{1, 1 << 30} {
 			dir := t.TempDir()
+			out, err := Sorting{Dir: dir, Memory: memory, Outward: true}.undirect(l, 1<<10)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !same(collect(t, out), setsOf(l, true)) {
+				t.Fatalf("%d nodes, memory %d: wrong neighbours by edges' own direction", n, memory)
+			}
+			out.Close()
 			g, err := Sorting{Dir: dir, Memory: memory}.undirect(l, 1<<10)
 			if err != nil {
 				t.Fatal(err)

@@ -29,8 +29,11 @@ type Sorted struct {
 
 // Sorting says where and with how much memory a graph is made undirected.
 type Sorting struct {
-	Dir    string // of temporary files: 16 bytes an edge
-	Memory int64  // bytes, beside 8 a node
+	// Outward leaves the edges their direction: a node has as neighbours those that its
+	// own edges lead to.
+	Outward bool
+	Dir     string // of temporary files: 16 bytes an edge
+	Memory  int64  // bytes, beside 8 a node
 	// Progress, where not nil, hears of edges read, twice each. It may stop the work.
 	Progress func(done, total int64) error
 }
@@ -70,8 +73,11 @@ func (s Sorting) undirect(edges Edges, leastBucket int64) (_ *Sorted, err error)
 		for i, u := range src {
 			if v := dst[i]; u != v {
 				g.count.Data[u]++
-				g.count.Data[v]++
-				g.entries += 2
+				g.entries++
+				if !s.Outward {
+					g.count.Data[v]++
+					g.entries++
+				}
 			}
 		}
 		return progress(len(src))
@@ -82,7 +88,7 @@ func (s Sorting) undirect(edges Edges, leastBucket int64) (_ *Sorted, err error)
 	// half of the memory for a bucket that is sorted, 4 bytes an entry; a quarter for
 	// what is on its way to the files
 	g.divide(max(s.Memory/8, g.entries/(mostBuckets/2), leastBucket))
-	return g, g.fill(edges, s.Dir, int(min(1<<20, max(1<<12, s.Memory/4/int64(len(g.first))))), progress)
+	return g, g.fill(edges, s, int(min(1<<20, max(1<<12, s.Memory/4/int64(len(g.first))))), progress)
 }
 
 // divide finds the ranges of nodes. One node may have more entries than a bucket should.
@@ -101,10 +107,10 @@ func (g *Sorted) divide(room int64) {
 	}
 }
 
-func (g *Sorted) fill(edges Edges, dir string, buffer int, progress func(int) error) error {
+func (g *Sorted) fill(edges Edges, s Sorting, buffer int, progress func(int) error) error {
 	out := make([]*bufio.Writer, len(g.first)-1)
 	for b := range out {
-		f, err := os.CreateTemp(dir, ".sar-edges-*")
+		f, err := os.CreateTemp(s.Dir, ".sar-edges-*")
 		if err != nil {
 			return err
 		}
@@ -132,6 +138,9 @@ func (g *Sorted) fill(edges Edges, dir string, buffer int, progress func(int) er
 			if v := dst[i]; u != v {
 				if err := put(u, v); err != nil {
 					return err
+				}
+				if s.Outward {
+					continue
 				}
 				if err := put(v, u); err != nil {
 					return err

@@ -26,6 +26,7 @@ type (
 type undirected struct {
 	partition.Neighbours
 	file    *os.File // without a name; nil where the graph's own files are read
+	outward bool     // it has the edges in their own direction alone
 	entries int64    // neighbours of all nodes together, once they are counted
 }
 
@@ -45,10 +46,14 @@ func (d *Dataset) forgetUndirected() {
 // Undirect prepares Fennel, WriteParHIP and FillAdjacency. A graph of one type whose edges all go both
 // ways is read as it lies on disk. Any other is sorted into a file in dir: 8 bytes an
 // edge and 8 a node, and 16 bytes an edge more while it is made. That takes memory bytes,
-// and 8 a node.
-func (d *Dataset) Undirect(dir string, memory int64, progress Progress) error {
-	if d.undirected != nil {
-		return nil
+// and 8 a node. With outward, that file has the edges in their own direction alone, at their
+// sources.
+func (d *Dataset) Undirect(dir string, memory int64, outward bool, progress Progress) error {
+	if u := d.undirected; u != nil {
+		if u.file == nil || u.outward == outward {
+			return nil
+		}
+		d.forgetUndirected()
 	}
 	if m, ok := input.InEdges(d.Graph); ok {
 		symmetric, err := partition.IsSymmetric(m)
@@ -64,9 +69,9 @@ func (d *Dataset) Undirect(dir string, memory int64, progress Progress) error {
 	if err != nil {
 		return err
 	}
-	u := &undirected{file: file}
+	u := &undirected{file: file, outward: outward}
 	if err = os.Remove(file.Name()); err == nil {
-		u.Neighbours, err = partition.Sorting{Dir: dir, Memory: memory, Progress: progress}.File(d, file)
+		u.Neighbours, err = partition.Sorting{Outward: outward, Dir: dir, Memory: memory, Progress: progress}.File(d, file)
 	}
 	if err != nil {
 		u.close()

@@ -6,6 +6,7 @@ import (
 	"log"
 	"sync"
 
+	"sar/core/internal/dtypes"
 	"sar/core/internal/freeport"
 	"sar/core/session"
 )
@@ -81,6 +82,37 @@ func ExampleRun() {
 		return fmt.Sprint(call.Out.Data, grads[0].Data), nil
 	})
 	// Output: [[16 1] [2 4] [4 9] [6 8]]
+}
+
+// Rows that are stored and travel in bfloat16, where 1.3 is 1.296875; what is computed of them is float32. Each node
+// gets the square of the feature of the one before it, and the gradient of the sum of these squares goes back there.
+func ExampleExpr_InBFloat16() {
+	var b session.Builder
+	x := b.U(1).InBFloat16()
+	program, err := x.Mul(x).Sum()
+	if err != nil {
+		log.Fatal(err)
+	}
+	onTwo(func(ctx context.Context, s *session.Session) (any, error) {
+		g, err := ring(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		defer g.Free()
+		half := []uint16{dtypes.ToBFloat16(1.3), dtypes.ToBFloat16(2)}
+		call, err := session.Run(ctx, g, program, session.Inputs[float32]{
+			Operands: []session.Rows[float32]{{Half: half, N: 2, Width: 1}}, Grads: []int{0},
+		})
+		if err != nil {
+			return nil, err
+		}
+		grads, err := call.Backward(ctx, rows(1, 1))
+		if err != nil {
+			return nil, err
+		}
+		return fmt.Sprint(call.Out.Data, grads[0].Data), nil
+	})
+	// Output: [[4 1.6818848] [2.59375 4] [4 1.6818848] [2.59375 4]]
 }
 
 func ExampleAllReduce() {

@@ -57,8 +57,8 @@ def partition(
     :param parts: number of parts: one for each worker
     :param out: directory to write to; made if missing
     :param name: name of the graph, and of its description in ``out``
-    :param method: ``"kaminpar"``, ``"metis"``, ``"fennel"``, ``"random"`` or ``"contiguous"``; by default the best one
-        that is installed
+    :param method: ``"mtkahypar"``, ``"kaminpar"``, ``"metis"``, ``"fennel"``, ``"random"`` or ``"contiguous"``; by
+        default the best one that is installed
     :param seed: of what is drawn by chance
     :returns: the path that :func:`load` takes
     :raises TypeError: it is no Data and no HeteroData

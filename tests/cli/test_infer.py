@@ -83,9 +83,13 @@ def common(graph: Path, checkpoint: Path, parts: int = 2, **arguments: Any) -> l
 @pytest.mark.parametrize("kind", ["sage", "gat", pytest.param("gcn", marks=pytest.mark.full)])
 def test_equals_dgl_on_the_whole_graph(graph: Path, tmp_path: Path, kind: str) -> None:
     expected = trained(kind, tmp_path / "model.safetensors", graph)
-    run("infer", SPEC, *common(graph, tmp_path / "model.safetensors", kind=kind), "--out", tmp_path / "out.npy")
+    words = [SPEC, *common(graph, tmp_path / "model.safetensors", kind=kind), "--out", tmp_path / "out.npy"]
+    run("infer", *words)
     found = np.load(tmp_path / "out.npy")
     np.testing.assert_allclose(found, expected.numpy(), rtol=1e-5, atol=1e-5)
+    run("infer", *words, "--autocast")
+    error = np.linalg.norm(np.load(tmp_path / "out.npy") - found) / np.linalg.norm(found)
+    assert 1e-4 < error < 0.03  # of numbers with 8 binary digits
 
 
 def test_classes_by_id(graph: Path, tmp_path: Path) -> None:

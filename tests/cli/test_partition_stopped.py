@@ -82,12 +82,12 @@ if where == "assignment":
     from sar.partitioning import assignment
     assignment._dictionaries = lambda graph: progress(Stage("writing"), 1, 1)
 if where == "kaminpar":
-    from sar.partitioning import kaminpar
-    kaminpar.Path.read_text = lambda *_, **__: CHILD
+    from sar.partitioning import apart
+    apart.Path.read_text = lambda *_, **__: CHILD
     def resident(pid):
         print(pid, flush=True)
-        kaminpar._resident = lambda pid: 0
+        apart._resident = lambda pid: 0
         return 0
-    kaminpar._resident = resident
+    apart._resident = resident
 sys.exit(sar.cli.main(words))
 """

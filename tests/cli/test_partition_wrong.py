@@ -25,6 +25,10 @@ def test_wrong_usage(graph: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
         (["-n", 2, "--memory", "much"], 2, "a size such as 4GiB"),
         (["-n", 2, "--imbalance", "-1"], 2, "not between 0 and 1"),
         (["-n", 2, "--method", "metis", "--assignment", "x.npy"], 2, "not allowed with"),
+        (["-n", 2, "--objective", "volume", "--method", "kaminpar"], 2, "kaminpar counts edges between parts alone"),
+        (["-n", 2, "--objective", "volume", "--method", "fennel"], 2, "fennel counts edges between parts alone"),
+        (["-n", 2, "--objective", "cut", "--method", "random"], 2, "choose --method mtkahypar or kaminpar or metis"),
+        (["-n", 2, "--objective", "cut", "--assignment", "x.npy"], 2, "are cut already"),
         (["-n", 2, "--layers", "sage:4,nonsense"], 1, "nonsense"),
         (["-n", 2, "--report", tmp_path / "nowhere" / "r.json"], 1, "there is no directory for"),
         (["-n", 2, "--method", "kaminpar", "--memory", "1MiB"], 1, "1 MiB there are: give more with --memory"),
@@ -37,6 +41,7 @@ def test_wrong_usage(graph: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("method", "memory", "step"),
     [
+        ("mtkahypar", 70 << 20, "--method mtkahypar takes about 2,364 MiB of memory"),
         ("kaminpar", 70 << 20, "--method kaminpar takes about 645 MiB of memory"),
         ("metis", 70 << 20, "--method metis takes about 1,500 MiB of memory"),
         ("fennel", 70 << 20, "--method fennel takes about 76 MiB of memory"),
@@ -58,8 +63,8 @@ def test_too_little_memory(tmp_path: Path, method: str, memory: int, step: str) 
     text = str(caught.value)
     assert text.startswith(step) and "1,048,576 nodes and 13,631,488 edges, more than the 70 MiB there are" in text
     assert "give more with --memory" in text
-    assert ("choose --method fennel" in text) == (method in ("kaminpar", "metis"))
-    methods.check_memory(Million(), method, "sar", Options(4, memory=2 << 30))
+    assert ("choose --method fennel" in text) == (method in ("mtkahypar", "kaminpar", "metis"))
+    methods.check_memory(Million(), method, "sar", Options(4, memory=3 << 30))
 
 
 def test_no_train_mask(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,12 +85,14 @@ def test_in_edges_that_are_not_sorted(graph: Path, tmp_path: Path, capsys: pytes
     assert "the neighbours of node 0 are not in ascending order" in error and str(graph) in error
 
 
-def test_a_failing_kaminpar(graph: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("method", ["mtkahypar", "kaminpar"])
+def test_a_failing_partitioner(graph: Path, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip(method)
     source = "import os, sys; print('something is wrong'); os.kill(os.getpid(), {}) if {} else sys.exit(3)"
     for number, text in ((9, "was killed by signal 9, perhaps for want of memory"), (0, "ended with 3")):
         monkeypatch.setattr(Path, "read_text", lambda *_, n=number, **__: source.format(n, n))
         with Dataset(str(graph)) as dataset, pytest.raises(PartitioningError, match=text) as caught:
-            methods.assign(dataset, "kaminpar", Options(3, memory=1 << 30, scratch=str(graph)), stage)
+            methods.assign(dataset, method, Options(3, memory=1 << 30, scratch=str(graph)), stage)
         assert "--method fennel" in str(caught.value) and (number or "something is wrong" in str(caught.value))
 
 

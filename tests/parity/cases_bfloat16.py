@@ -323,6 +323,19 @@ def differing(part: Dict[str, Any], dtype: str, form: str) -> str:
     """What ranks say whose rows have different dtypes."""
     graph = build(part)
     graph.srcdata["x"] = torch.ones(graph.num_src_nodes(), 3, dtype=getattr(torch, dtype))
+    if form == "python":
+        return refusal(graph.update_all, lambda edges: {"m": torch.erf(edges.src["x"])}, fn.sum("m", "y"))
+    layers: Dict[str, Any] = {
+        "sage": lambda: dgl.nn.SAGEConv(40, 8, "mean"),
+        "gat": lambda: dgl.nn.GATConv(40, 48, 1, allow_zero_in_degree=True),
+        "columns": lambda: sar.nn.GATConv(40, 48, 1, allow_zero_in_degree=True, memory_efficient=True),
+        "pyg gcn": lambda: cases_pyg.pyg_nn().GCNConv(40, 48),
+    }
+    if form in layers:  # one rank alone is under autocast
+        rows = torch.ones(graph.num_src_nodes(), 40)
+        given = (rows, sar.pyg.edge_index(graph)) if form == "pyg gcn" else (graph, rows)
+        with torch.autocast("cpu", HALF, enabled=dtype == "bfloat16"):
+            return refusal(layers[form](), *given)
     if form == "sum":
         return refusal(graph.update_all, fn.copy_u("x", "m"), fn.sum("m", "y"))
     x = ex.load("u", graph.srcdata["x"])

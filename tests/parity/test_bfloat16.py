@@ -242,12 +242,15 @@ def test_workers_that_round_differently(two: Workers) -> None:
     assert any("ScheduleError" in text and any(words in text for words in said) for text in texts), texts
 
 
-@pytest.mark.parametrize("form", ["sum", "expression"])
+@pytest.mark.parametrize("form", ["sum", "expression", "sage", "gat", "columns", "pyg gcn", "python"])
 def test_ranks_of_different_dtypes(two: Workers, form: str) -> None:
     graph = make("random", 2, seed=9)
     two.pool.leave()
     said = two.run(cases.differing, graph.shares(ranks={"dtype": [HALF, SINGLE]}), form=form)
     two.pool.leave()
+    if form == "python":
+        assert all("bfloat16" in text and "float32" in text and "on another" in text for text in said), said
+        return
     assert all(text.startswith("ScheduleError") for text in said), said
     assert all("another dtype" in text for text in said), said
 

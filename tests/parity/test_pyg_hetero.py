@@ -193,7 +193,7 @@ def test_partition_of_one_type(tmp_path: Path) -> None:
     for kwargs, kind, text in (
         ({"parts": 0}, ValueError, "1 or more parts"),
         ({"parts": 5}, ValueError, "more than the 4 nodes"),
-        ({"method": "best"}, ValueError, "give one of kaminpar"),
+        ({"method": "best"}, ValueError, "give one of mtkahypar"),
         ({"name": "a/b"}, ValueError, "plain file name"),
         ({"data": data.x}, TypeError, "got a Tensor"),
         ({"data": Data(x=data.x)}, ValueError, "no edge_index"),

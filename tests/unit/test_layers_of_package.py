@@ -71,6 +71,7 @@ LIBRARIES = {
     "torchmetrics": ["sar.inference.metrics"],
     "pymetis": ["sar.partitioning.metis", "sar.sampling.batches"],
     "kaminpar": ["sar.partitioning.kaminpar", "sar.partitioning.kaminpar_process"],
+    "mtkahypar": ["sar.partitioning.mtkahypar", "sar.partitioning.mtkahypar_process"],
     "matplotlib": ["sar.partitioning.report"],
     "torch_geometric": ["sar.integrations.pyg", "sar.integrations.types"],
     "safetensors": ["sar.checkpoints.tensor_files"],

@@ -149,7 +149,18 @@ def render(path: str, description: dict[str, Any], parts: list[dict[str, Any]]) 
         ]
         for p in parts
     ]
-    sections.append(table(["part", "own nodes", "nodes read of others", "rows + sums for a sum", "edges in file", "on disk"], rows))
+    header = ["part", "own nodes", "nodes read of others", "rows + sums for a sum", "edges in file", "on disk"]
+    sections.append(table(header, rows))
+    cover = [p["cover"] for p in parts]
+    known = all(cover)
+    read = [
+        c["rows"][1] + c["sums"][1] if known else p["num_local_nodes"] - p["num_inner_nodes"]
+        for c, p in zip(cover, parts)
+    ]
+    sections.append(
+        f"{sum(read):,} rows{' and sums' * known} travel for {'a sum' if known else 'an aggregation'}, most "
+        f"{max(read):,}, which part {read.index(max(read))} receives: by that cuts are compared"
+    )
     for title in ("node", "edge"):
         rows = [[f["name"], f["dtype"], "x".join(map(str, f["shape"]))] for f in first[f"{title}_features"] or ()]
         if rows:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from sar.partitioning.options import BALANCES, Options, PartitioningError
+from sar.partitioning.options import BALANCES, OBJECTIVES, Options, PartitioningError
 from sar.units import size
 
 from .output import Failure, size_argument, stage, table
@@ -33,8 +33,9 @@ A graph of several types has one such array for each relation, source:relation:d
 count the nodes of a type, and features under type/name or source:relation:destination/name.
 
 methods:
+  mtkahypar   few rows that travel; minutes, and some 100 bytes of memory an edge; needs the package mtkahypar
   kaminpar    few cut edges; some 40 bytes of memory an undirected edge; needs the package kaminpar
-  metis       few cut edges; some 100 bytes of memory an edge; needs the package pymetis
+  metis       few cut edges, or fewer rows; some 100 bytes of memory an edge; needs the package pymetis
   fennel      more cut edges; reads edges from disk several times; some 16 bytes of memory a node
   random      parts of equal numbers of nodes
   contiguous  runs of node numbers, with equal numbers of in-edges
@@ -62,14 +63,21 @@ def add(commands: Any) -> None:
     how = p.add_mutually_exclusive_group()
     how.add_argument(
         "--method",
-        choices=("kaminpar", "metis", "fennel", "random", "contiguous"),
-        help="default: kaminpar where it is installed, else metis where pymetis is, where the memory does; else fennel",
+        choices=("mtkahypar", "kaminpar", "metis", "fennel", "random", "contiguous"),
+        help="default: kaminpar where it is installed, else metis where pymetis is, where the memory does; else "
+        "fennel; with --objective volume mtkahypar for small graphs, else metis",
     )
     how.add_argument(
         "--assignment",
         metavar="FILE",
         help="parts that another partitioner made: .npy, the part of each node in order; or Parquet with columns id "
         "and part, and type where the graph has several node types",
+    )
+    p.add_argument(
+        "--objective",
+        choices=OBJECTIVES,
+        help="what there is to be little of: volume, rows that travel (mtkahypar, metis), or cut, edges between parts "
+        "(all but random and contiguous); default: volume with mtkahypar, else cut",
     )
     p.add_argument(
         "--hosts",
@@ -169,7 +177,8 @@ def _run(arguments: argparse.Namespace) -> int:
             write_parts(dataset, assignment, arguments.parts, arguments.out, how, step.progress)
     description = os.path.join(arguments.out, name + ".json")
     layers = arguments.layers.split(",")
-    report = reports.Report(method, quality, arguments.hosts, layers, reports.plan(description, layers))
+    plan, received = reports.plan(description, layers), reports.received(description, arguments.parts)
+    report = reports.Report(method, quality, arguments.hosts, layers, plan, received)
     print(text_of(report))
     print(f"\nwrote {description}")
     if arguments.report:
@@ -194,7 +203,13 @@ def _check(arguments: argparse.Namespace, name: str) -> None:
         raise Failure(f"there is no file or directory {arguments.graph}")
     refuse_to_overwrite(arguments.out, name)
     if arguments.method is not None:
+        try:
+            methods.check_objective(arguments.method, arguments.objective)
+        except ValueError as error:
+            raise Failure(str(error), 2) from None
         methods.require(arguments.method)
+    elif arguments.assignment is not None and arguments.objective is not None:
+        raise Failure("--objective: the parts of --assignment are cut already", 2)
     if arguments.picture:
         reports.require_matplotlib()
     for path in filter(None, (arguments.report, arguments.picture)):
@@ -217,6 +232,7 @@ def _options(arguments: argparse.Namespace) -> Iterator[Options]:
             hosts=arguments.hosts,
             balance=arguments.balance,
             imbalance=arguments.imbalance,
+            objective=arguments.objective,
             seed=arguments.seed,
             memory=arguments.memory or available(),
             scratch=scratch,
@@ -278,15 +294,22 @@ def text_of(report: Report) -> str:
         header += ["peak memory", "sent an epoch"]
         for row, worker in zip(rows, report.workers):
             row += [size(worker.peak), size(worker.sent_per_epoch)]
+    slowest, most, way = report.slowest
     lines = [
-        f"{report.method}: edge cut {quality['edge_cut']:,} of {sum(edges):,} edges "
-        f"({100 * quality['edge_cut_fraction']:.1f} %), "
-        f"balance {quality['node_balance']:.3f} in nodes, {quality['edge_balance']:.3f} in edges (largest / mean)"
+        f"{report.method}: {report.rows:,} rows travel for an aggregation, most {most:,}, which part {slowest} {way}: "
+        "by that methods are compared",
+        f"edge cut {quality['edge_cut']:,} of {sum(edges):,} edges ({100 * quality['edge_cut_fraction']:.1f} %), "
+        f"balance {quality['node_balance']:.3f} in nodes, {quality['edge_balance']:.3f} in edges (largest / mean)",
     ]
     if "train" in quality:
-        lines[0] += f", {quality['train']['balance']:.3f} in nodes to train on"
+        lines[-1] += f", {quality['train']['balance']:.3f} in nodes to train on"
     if report.hosts > 1:
         lines.append(f"{100 * report.between_hosts:.1f} % of the edges are between the {report.hosts} hosts")
+    if report.received:
+        lines.append(
+            f"sums over edges send {sum(report.received):,} rows and partial sums, most {max(report.received):,} to one "
+            "part; attention and max send rows"
+        )
     lines += ["", table(header, rows)]
     if report.workers:
         lines.append(f"Memory and traffic are predicted for {','.join(report.layers)}, as `sar plan` does.")

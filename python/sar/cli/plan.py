@@ -105,6 +105,9 @@ def run(arguments: argparse.Namespace) -> int:
         f"all {len(estimates)} together {size(sum(e.peak for e in estimates))}. For the allocator policies pool and "
         "compact."
     )
+    if len(estimates) > 1:
+        most = max(e.sent_per_epoch for e in estimates)
+        print(f"The worker that sends most sends {size(most)} an epoch: by that cuts are compared, not by edges cut.")
     if rates:
         print(_speed(rates, bandwidth))
     if limit is not None:

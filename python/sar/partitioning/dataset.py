@@ -76,11 +76,12 @@ class Dataset:
         """
         library.call("sar_dataset_weights", self._handle, kind, out)
 
-    def undirect(self, scratch: str, memory: int, progress: Optional[Report] = None) -> None:
+    def undirect(self, scratch: str, memory: int, progress: Optional[Report] = None, *, outward: bool = False) -> None:
         """Prepares :meth:`fennel`, :meth:`write_parhip` and :meth:`adjacency`. A graph directory of one type whose
         edges all go both ways is read as it is. Any other graph is sorted in files without names in the directory
-        ``scratch``, with ``memory`` bytes and 8 a node."""
-        _call("sar_dataset_undirect", progress, self._handle, os.fsencode(scratch), memory)
+        ``scratch``, with ``memory`` bytes and 8 a node; where ``outward``, with each edge at its source alone, as
+        :meth:`write_parhip` can write it."""
+        _call("sar_dataset_undirect", progress, self._handle, os.fsencode(scratch), memory, int(outward))
 
     def fennel(
         self,

@@ -10,20 +10,37 @@ import numpy as np
 from sar.data.ingest.progress import Stages
 from sar.extras import DISTRIBUTION, MissingLibraryError
 
-from . import fennel as fennel_module, kaminpar as kaminpar_module, metis as metis_module
+from . import (
+    fennel as fennel_module,
+    kaminpar as kaminpar_module,
+    metis as metis_module,
+    mtkahypar as mtkahypar_module,
+)
 from .dataset import Dataset
 from .fennel import fennel
 from .kaminpar import kaminpar
 from .metis import metis
-from .options import Options, PartitioningError
+from .mtkahypar import mtkahypar
+from .options import OBJECTIVES, Options, PartitioningError
 
-METHODS = ("kaminpar", "metis", "fennel", "random", "contiguous")
+METHODS = ("mtkahypar", "kaminpar", "metis", "fennel", "random", "contiguous")
+
+_OBJECTIVES = {"mtkahypar": OBJECTIVES, "kaminpar": ("cut",), "metis": OBJECTIVES, "fennel": ("cut",)}
 
 
 def require(method: str) -> None:
     """:raises sar.extras.MissingLibraryError: what the method needs is not installed; the message says how to get it"""
-    if method in ("kaminpar", "metis"):
-        {"kaminpar": kaminpar_module, "metis": metis_module}[method].library()
+    libraries = {"mtkahypar": mtkahypar_module, "kaminpar": kaminpar_module, "metis": metis_module}
+    if method in libraries:
+        libraries[method].library()
+
+
+def check_objective(method: str, objective: Optional[str]) -> None:
+    """:raises ValueError: the method cannot make few of what is asked for; the message says which methods can"""
+    if objective is not None and objective not in _OBJECTIVES.get(method, ()):
+        why = "counts edges between parts alone" if method in _OBJECTIVES else "makes few of nothing"
+        able = " or ".join(name for name, objectives in _OBJECTIVES.items() if objective in objectives)
+        raise ValueError(f"--objective {objective}: --method {method} {why}; choose --method {able}")
 
 
 def installed(method: str) -> bool:
@@ -34,22 +51,28 @@ def installed(method: str) -> bool:
     return True
 
 
-def default_method(nodes: int, edges: int, memory: int) -> tuple[str, Optional[str]]:
+def default_method(nodes: int, edges: int, memory: int, objective: Optional[str] = None) -> tuple[str, Optional[str]]:
     """The method for a graph of so many directed edges, and a note for the user."""
+    by_metis = installed("metis") and metis_module.needed(nodes, edges) <= memory
+    if objective == "volume":
+        small = edges <= mtkahypar_module.SMALL and mtkahypar_module.needed(nodes, edges) <= memory
+        return "metis" if by_metis and not (small and installed("mtkahypar")) else "mtkahypar", None
     if not installed("kaminpar"):
-        if installed("metis") and metis_module.needed(nodes, edges) <= memory:
+        if by_metis:
             return "metis", None
         return "fennel", f"KaMinPar is not installed. For fewer cut edges: pip install '{DISTRIBUTION}[partition]'"
-    if kaminpar_module.choose_context(nodes, edges // 2, memory) is None:
-        needed = kaminpar_module.needed(nodes, edges // 2, "terapart") >> 20
+    if kaminpar_module.choose_context(nodes, edges, memory) is None:
+        needed = kaminpar_module.needed(nodes, edges) >> 20
         return "fennel", f"KaMinPar would take about {needed} MiB of memory, more than the {memory >> 20} MiB there are"
     return "kaminpar", None
 
 
 def needed(method: str, nodes: int, edges: int, balance: tuple[str, ...]) -> int:
     """Bytes that a method takes at least for a graph of so many directed edges."""
-    if method == "kaminpar":  # an edge may be there in both directions
-        return kaminpar_module.needed(nodes, edges // 2, "terapart")
+    if method == "mtkahypar":
+        return mtkahypar_module.needed(nodes, edges)
+    if method == "kaminpar":
+        return kaminpar_module.needed(nodes, edges)
     if method == "metis":
         return metis_module.needed(nodes, edges)
     if method == "fennel":
@@ -93,14 +116,15 @@ def cut(
     :param format: in which parts will be written
     :param tell: hears why it is not a better one
     :raises PartitioningError: the partitioner failed, or the memory does not do
+    :raises ValueError: the method has no such objective
     :raises sar.extras.MissingLibraryError: it is not installed
     """
     if method is None:
-        method, note = default_method(dataset.num_nodes, dataset.num_edges, options.memory)
+        method, note = default_method(dataset.num_nodes, dataset.num_edges, options.memory, options.objective)
         if note:
             tell(f"{note}. Cutting with {method}.")
-    else:
-        require(method)
+    check_objective(method, options.objective)
+    require(method)
     check_memory(dataset, method, format, options)
     return method, assign(dataset, method, options, stage)
 
@@ -114,7 +138,7 @@ def assign(dataset: Dataset, method: str, options: Options, stage: Stages) -> np
 
     :raises PartitioningError: the partitioner failed, or needs more memory
     """
-    partitioner = {"kaminpar": kaminpar, "metis": metis, "fennel": fennel}.get(method)
+    partitioner = {"mtkahypar": mtkahypar, "kaminpar": kaminpar, "metis": metis, "fennel": fennel}.get(method)
     if partitioner is not None:
         return partitioner(dataset, options, stage)
     with stage(f"assigning nodes ({method})"):

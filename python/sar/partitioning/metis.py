@@ -28,7 +28,8 @@ def needed(nodes: int, edges: int) -> int:
 
 
 def metis(dataset: Dataset, options: Options, stage: Stages) -> np.ndarray:
-    """METIS's assignment int32 ``[num_nodes]``: k-way, few cut edges. Several kinds of balance are weighed together."""
+    """METIS's assignment int32 ``[num_nodes]``: k-way, few cut edges, or few rows. Several kinds of balance are
+    weighed together."""
     pymetis = library()
     index = pymetis.zero_copy_dtype() if hasattr(pymetis, "zero_copy_dtype") else np.dtype(np.int32)
     with stage("building the undirected adjacency") as step:
@@ -54,7 +55,10 @@ def metis(dataset: Dataset, options: Options, stage: Stages) -> np.ndarray:
                 if hasattr(pymetis, "CSRAdjacency")
                 else {"xadj": rows, "adjncy": columns}
             )
-            settings = pymetis.Options(seed=options.seed, ufactor=max(1, round(1000 * imbalance)))
+            by_volume = options.objective == "volume"
+            settings = pymetis.Options(
+                seed=options.seed, ufactor=max(1, round(1000 * imbalance)), objtype=int(by_volume)
+            )
             _, membership = pymetis.part_graph(parts, vweights=of_nodes, recursive=False, options=settings, **adjacency)
         return without_empty_parts(np.asarray(membership, dtype=np.int32), parts)
 

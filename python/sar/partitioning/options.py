@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 BALANCES = ("nodes", "edges", "train")
+OBJECTIVES = ("volume", "cut")
 
 
 class PartitioningError(Exception):
@@ -19,6 +20,9 @@ class Options(NamedTuple):
     """What parts have equal shares of: of :data:`BALANCES`."""
     imbalance: float = 0.03
     """How far a part may be above the mean."""
+    objective: Optional[str] = None
+    """What is to be small, of :data:`OBJECTIVES`: rows that travel or edges between parts. None: rows with Mt-KaHyPar,
+    else edges."""
     seed: int = 0
     memory: int = 1 << 30
     """Bytes that each step may take, beside the program itself."""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sar._engine import abi
 from sar.extras import need
 from sar.profiling.plan import Estimate, estimate_memory
 from sar.results.files import write_text
@@ -23,6 +24,22 @@ class Report(NamedTuple):
     layers: Sequence[str]
     workers: Sequence[Estimate]
     """Empty where the graph has no features whose width is known."""
+    received: Sequence[int] = ()
+    """Rows, and partial sums in place of some, that each part receives for a sum over edges; empty where the format of
+    the parts does not tell."""
+
+    @property
+    def rows(self) -> int:
+        """All rows that travel when each worker aggregates once."""
+        return int(np.sum(self.quality["boundary"]))
+
+    @property
+    def slowest(self) -> tuple[int, int, str]:
+        """The worker that sends or receives most of them, how many, and which of both."""
+        boundary = np.array(self.quality["boundary"], np.int64)
+        counts = np.stack([boundary.sum(0), boundary.sum(1)])
+        way, worker = np.unravel_index(counts.argmax(), counts.shape)
+        return int(worker), int(counts.max()), ("sends", "receives")[way]
 
     @property
     def between_hosts(self) -> float:
@@ -37,6 +54,9 @@ class Report(NamedTuple):
         return {
             "method": self.method,
             "hosts": self.hosts,
+            "rows": self.rows,
+            "received": list(self.received) or None,
+            "rows_of_slowest": self.slowest[1],
             "cut_between_hosts": self.between_hosts,
             **self.quality,
             "plan": plan if self.workers else None,
@@ -55,6 +75,12 @@ def plan(description: str, layers: Sequence[str]) -> Sequence[Estimate]:
         if "width of the input is unknown" in str(error):
             return []
         raise
+
+
+def received(description: str, parts: int) -> Sequence[int]:
+    """What :attr:`Report.received` is, of a written partition."""
+    covers = [abi.part_info(description, part)["cover"] for part in range(parts)]
+    return [of["rows"][1] + of["sums"][1] for of in covers] if all(covers) else []
 
 
 def require_matplotlib() -> Any:
