@@ -40,7 +40,8 @@ def parts(count: int, method: str, graph: str = "bench") -> str:
     if not os.path.exists(path):
         source = bench_graph() if graph == "bench" else hubs(graph)
         words = ["--parts", str(count), "--method", method, "--name", graph, "--out", folder]
-        subprocess.run([sys.executable, "-m", "sar", "partition", source, *words], check=True, stdout=subprocess.DEVNULL)
+        cut = [sys.executable, "-m", "sar", "partition", source, *words]
+        subprocess.run(cut, check=True, stdout=subprocess.DEVNULL)
     return path
 
 

@@ -1,13 +1,12 @@
 """Time of an epoch with memoized aggregates, and with the values of Config.exchange.
 
-Models of model.py on the bench graph, or on one with hubs. The same processes train in turns, a few epochs each. SAGE: as they are,
-and with the first layer's aggregate of the constant features kept (sar.memoize; kept is what it holds on the worker
-where it is most), or, with --model sums, all rows against the rows and sums of a cover. GAT: the three values of
-Config.exchange. Times are medians of the slowest worker's epochs, the ratio
-the median over turns.
+Models of model.py on the bench graph, or on one with hubs. The same processes train in turns, a few epochs each. SAGE:
+as they are, and with the first layer's aggregate of the constant features kept (sar.memoize; kept is what it holds on
+the worker where it is most), or, with --model sums, all rows against the rows and sums of a cover. GAT: the three
+values of Config.exchange. Times are medians of the slowest worker's epochs, the ratio the median over turns.
 
-    python bench/epoch_options.py [--model sage] [--graph cornell5] [--ways 2:shm,2:tcp,2:shaped,4:shm,4:tcp,4:shaped] [--hidden 256,1024]
-                                  [--rounds 6] [--epochs 2] [--mbit 1000] [--parts metis]
+    python bench/epoch_options.py [--model sage] [--graph cornell5] [--ways 2:shm,2:tcp,2:shaped,4:shm]
+                                  [--hidden 256,1024] [--rounds 6] [--epochs 2] [--mbit 1000] [--parts metis]
 
 The way "shaped" is tcp between network namespaces whose links carry --mbit a second; it needs root.
 """
@@ -172,8 +171,8 @@ def main() -> None:
             )
     machine = common.machine()
     print(common.machine_line(machine))
-    print(f"\n{args.model.upper()}, {args.graph}, {args.parts} parts; {first}: an epoch in ms, the others to it; then MiB")
-    print(f"that all send in an epoch. shaped: {args.mbit:g} Mbit/s")
+    print(f"\n{args.model.upper()}, {args.graph}, {args.parts} parts; {first}: an epoch in ms, the others to it; then")
+    print(f"MiB that all send in an epoch. shaped: {args.mbit:g} Mbit/s")
     header = ["", "hidden", "MiB of parameters", first, *others, *(f"{name}, MiB" for name in (first, *others))]
     print(table([*header, "kept MiB"], rows))
     common.save(f"epoch-options-{args.model}", {"machine": machine, "results": results})

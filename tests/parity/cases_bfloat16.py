@@ -54,6 +54,7 @@ def expressions(part: Dict[str, Any], jobs: List[Job]) -> List[Dict[str, Any]]:
 
 # ---- layers -----------------------------------------------------------------
 
+
 class Columns:
     """GAT layers by blocks of columns, of which plain DGL has the same layer, called as cases of layers are."""
 
