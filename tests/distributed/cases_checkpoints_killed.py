@@ -87,3 +87,5 @@ def _die_before(step: int, directory: str) -> None:
         left -= 1
 
     sys.addaudithook(hook)
+
+
