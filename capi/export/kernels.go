@@ -193,7 +193,8 @@ func sar_normalize_sums(grad, x, columns *C.sar_const_tensor, relu C.int32_t, dr
 ) C.sar_status {
 	return guard("sar_normalize_sums", func(*call) {
 		v := view("x", x)
-		byFloat(computedIn(v), normalizeSums[float32], normalizeSums[float64])(v, norm{grad, columns, out, relu != 0, dropout})
+		compute := byFloat(computedIn(v), normalizeSums[float32], normalizeSums[float64])
+		compute(v, norm{grad, columns, out, relu != 0, dropout})
 	})
 }
 
@@ -209,7 +210,8 @@ func sar_normalize_grad(grad, x, columns *C.sar_const_tensor, relu C.int32_t, dr
 ) C.sar_status {
 	return guard("sar_normalize_grad", func(*call) {
 		v := view("x", x)
-		byFloat(computedIn(v), normalizeGrad[float32], normalizeGrad[float64])(v, norm{grad, columns, gradX, relu != 0, dropout})
+		compute := byFloat(computedIn(v), normalizeGrad[float32], normalizeGrad[float64])
+		compute(v, norm{grad, columns, gradX, relu != 0, dropout})
 	})
 }
 

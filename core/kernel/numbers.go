@@ -10,8 +10,8 @@ type Numbers[T Float] struct {
 
 func (x Numbers[T]) size() int { return max(len(x.Data), len(x.Half)) }
 
-// nearElements are computed at a time where they are widened, dropped or rounded, or a row. With 2048, 8 KiB, addresses that
-// are the same but for their pages make dropout a third slower.
+// nearElements are computed at a time where they are widened, dropped or rounded, or a row. With 2048, 8 KiB,
+// addresses that are the same but for their pages make dropout a third slower.
 const nearElements = 256
 
 // workspace computes rows that are stored in bfloat16 or dropped, some at a time and in room of its own.
