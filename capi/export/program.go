@@ -131,7 +131,7 @@ func programBackward[T session.Float](r programCall, out, gradOut, like tensor, 
 func stored[T session.Float](t, like tensor) session.Rows[T] {
 	if t.dtype == session.BFloat16 {
 		n, w := t.rows()
-		return session.Rows[T]{Half: unsafe.Slice((*uint16)(t.data), t.n), N: n, Width: w}
+		return session.Rows[T]{Half: halves(t), N: n, Width: w}
 	}
 	return matrix[T](t.like(like))
 }
