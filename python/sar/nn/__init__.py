@@ -4,6 +4,7 @@ Names, arguments, parameters and results are those of ``dgl.nn``: a model may ta
 the state dict of the other. Scripts that have DGL can as well use DGL's layers, unchanged.
 """
 
+from . import functional
 from .appnp import APPNPConv, sign_features
 from .batch_norm import DistributedBN1D
 from .batchnormact import BatchNormAct
@@ -26,5 +27,6 @@ __all__ = [
     "RelGraphConv",
     "SAGEConv",
     "TypedLinear",
+    "functional",
     "sign_features",
 ]
