@@ -1,4 +1,4 @@
-"""Graph transformers, in which each node attends to all: the same code for PyG on the whole graph and for the workers."""
+"""Graph transformers: the same code for PyG on the whole graph and for the workers."""
 
 from __future__ import annotations
 

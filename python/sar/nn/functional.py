@@ -66,8 +66,8 @@ def linear_attention(q: Tensor, k: Tensor, v: Tensor) -> Attended:
     fits = q.dim() == k.dim() == v.dim() > 1 and q.shape[1:] == k.shape[1:] and k.shape[:-1] == v.shape[:-1]
     if not fits or q.dim() > 3:
         raise ValueError(
-            f"linear_attention: q {tuple(q.shape)}, k {tuple(k.shape)} and v {tuple(v.shape)} must be [n, d], [rows, d] "
-            "and [rows, m], or have the same heads in between"
+            f"linear_attention: q {tuple(q.shape)}, k {tuple(k.shape)} and v {tuple(v.shape)} must be [n, d], "
+            "[rows, d] and [rows, m], or have the same heads in between"
         )
     dtype = v.dtype
     if dtype == torch.bfloat16:

@@ -101,7 +101,7 @@ def performer_attention(original: Any, layer: Any, x: Tensor, mask: Optional[Ten
 
 def _make_equal(matrix: Tensor) -> None:
     """Gives all workers the matrix of rank 0, which each may have drawn for itself. Collective."""
-    drawn = hashlib.blake2b(matrix.detach().contiguous().numpy(), digest_size=7).digest()
+    drawn = hashlib.blake2b(matrix.detach().numpy().tobytes(), digest_size=7).digest()
     (alike,), _ = equal_on_all([int.from_bytes(drawn, "little")])
     if not alike:
         _session.broadcast(matrix, 0, abi.TRAIN)

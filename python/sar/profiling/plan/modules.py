@@ -53,7 +53,7 @@ def _added(attention: Any) -> int:
 
 
 def _sent_by_all_reduce(count: int) -> int:
-    """Of so many bytes, by each worker: of few all of them to each other one, else a part of them, and again its sum."""
+    """Of so many bytes, by each worker: few go to each other one, of more a part, and again its sum."""
     world = _session.current().world
     return (world - 1) * count if count <= 32 << 10 else 2 * (world - 1) * count // world
 
