@@ -1,4 +1,4 @@
-"""Graph transformers: the same code for PyG on the whole graph and for the workers."""
+"""Graph transformers and deep models: the same code for PyG on the whole graph and for the workers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from torch import Tensor, nn
 
 import sar
 import sar.nn
+from tests.parity import pyg_deep
 from tests.parity.cases_pyg import graph_index
 from tests.parity.cases_training import fit
-from tests.parity.pyg_specs import pyg_nn
+from tests.parity.pyg_specs import IN, OUT, pyg_nn
 from tests.support.worker import default_dtype, numpy, random_layer, refusal
 
-IN, HIDDEN, OUT = 6, 8, 4
+HIDDEN = 8
 
 
 class Gps(nn.Module):
@@ -105,6 +106,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "own_heads": lambda: Own(4),
     "bare": lambda: Bare(False),
     "bare_again": lambda: Bare(True),
+    **pyg_deep.MODELS,
 }
 
 

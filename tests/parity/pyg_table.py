@@ -99,6 +99,8 @@ def page() -> str:
     lines += [
         f"| WLConv | values | {NOTES['WLConv']} |",
         "",
+        "Attention of each node to all, as in `SGFormer`: [graph transformers](graph-transformers.md).",
+        "",
         "## Heterographs",
         "",
         "The same figures, in tests/parity/test_pyg_hetero.py, which also has models made by `to_hetero`, and",
