@@ -133,7 +133,7 @@ class Deep(nn.Module):
 
     def forward(self, x, edges):
         first = self.first(x).relu()
-        return self.last(self.layers(first, first, edges))
+        return self.last(self.layers(1 * first, first, edges))  # GroupAddRev lets go of what it is given
 
 
 def make(name: str, n_features: int, n_classes: int) -> nn.Module:
