@@ -118,12 +118,12 @@ class Run(nn.Module):
 
 
 def again(layers: list[nn.Module]) -> nn.Module:
-    """Layers that keep little for backward: four runs of a quarter of them each, which keep their inputs alone; so do
-    quarters of these, down to single layers."""
-    if len(layers) <= 4:
-        return Run([sar.remat(layer) for layer in layers])
-    size = (len(layers) + 3) // 4
-    return Run([sar.remat(again(layers[i : i + size])) for i in range(0, len(layers), size)])
+    """Layers that keep little for backward: two halves, which keep their inputs alone; so do halves of these, down to
+    single layers."""
+    if len(layers) == 1:
+        return layers[0]
+    half = len(layers) // 2
+    return Run([sar.remat(again(layers[:half])), sar.remat(again(layers[half:]))])
 
 
 class Deep(nn.Module):

@@ -60,11 +60,11 @@ class Run(nn.Module):
 
 
 def again(layers: list[nn.Module]) -> nn.Module:
-    """Four runs of a quarter of the layers each, which keep their inputs alone; so do quarters of these."""
-    if len(layers) <= 4:
-        return Run([sar.remat(layer) for layer in layers])
-    size = (len(layers) + 3) // 4
-    return Run([sar.remat(again(layers[i : i + size])) for i in range(0, len(layers), size)])
+    """Two halves, which keep their inputs alone; so do halves of these, down to single layers."""
+    if len(layers) == 1:
+        return layers[0]
+    half = len(layers) // 2
+    return Run([sar.remat(again(layers[:half])), sar.remat(again(layers[half:]))])
 
 
 class Deep(nn.Module):
