@@ -65,7 +65,7 @@ def test_refused(two: Workers) -> None:
         **dict.fromkeys(["ClusterData", "RandomNodeLoader"], "sar.DistNeighborSampler"),
         "homophily": "use 'edge' or 'node'",
         **dict.fromkeys(["TopKPooling", "SAGPooling", "GraphUNet"], "global_add_pool"),
-        "SGFormer": "attend to the nodes of all workers",
+        "SGFormer": "model = sar.prepare(model, data)",
     }
     for said in two.run(cases.refused, graph.shares()):
         for name, text in said.items():

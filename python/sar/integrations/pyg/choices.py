@@ -12,7 +12,7 @@ from torch_geometric import nn as pyg
 from sar.autograd.fused.eligibility import disturbed
 from sar.autograd.fused.prepared import FUSED, NODES, REFUSED, STEPS, UNTOUCHED, Plan
 
-from . import calls, fused, over_nodes, patches, scripts
+from . import calls, fused, over_nodes, patches, scripts, transformers
 
 __all__ = ["plan"]
 
@@ -38,6 +38,9 @@ def plan(module: nn.Module, inside: bool) -> Optional[Plan]:
     if kind is None:
         return None
     name = kind.__name__
+    attends = transformers.instead_of(module)
+    if attends is not None:
+        return Plan(NODES, attends[1], attends[0])
     why = _refusal(module, name)
     if why is not None:
         return Plan(REFUSED, why)
@@ -54,6 +57,8 @@ def plan(module: nn.Module, inside: bool) -> Optional[Plan]:
         if getattr(module, "mode", "graph") == "node":
             return Plan(UNTOUCHED, "it treats each row by itself")
         return Plan(NODES, "its statistics are those of the nodes of each graph", forward)
+    if isinstance(module, pyg.GPSConv):
+        return Plan(NODES, "its nodes attend to those of all workers", forward)
     if type(module) in fused.UNFIT:
         why = disturbed() or fused.UNFIT[type(module)](module)
         first = why is None and type(module) is pyg.SAGEConv and fused.product_is_narrower(module)

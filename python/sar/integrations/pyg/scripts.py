@@ -65,8 +65,8 @@ def homophily(original: Any, edge_index: Any, y: Tensor, batch: Optional[Tensor]
 
 BEFORE = "it needs the edges of the whole graph, which are on several workers: apply it before the graph is partitioned"
 ATTENTION = (
-    "its nodes attend to the nodes of all workers, which is not computed for this model: use layers of GPSConv with "
-    "attn_type='multihead', which attend to all nodes, or layers that attend to neighbours"
+    "its nodes attend to the nodes of all workers, and would see those of one: model = sar.prepare(model, data), once "
+    "before training, has them see all"
 )
 POOLING = (
     "it keeps the best nodes of the whole graph, which are on several workers: pool with global_add_pool, "
