@@ -51,6 +51,7 @@ from .graph.rowwise import rowwise
 from .graph.udf.batches import message_has_parameters
 from .integrations.dgl.patches.switch import patch_dgl, patched_edge_softmax, unpatch_dgl
 from .integrations.replacements import replaced
+from .links.fetch import fetch
 from .loading import load
 from .nn import RelGraphConv, batch_norm as distributed_bn
 from .nn.batch_norm import DistributedBN1D
@@ -100,6 +101,7 @@ __all__ = [
     "environment",
     "errors",
     "estimate_memory",
+    "fetch",
     "function",
     "gather_grads",
     "ingest",
