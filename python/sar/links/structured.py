@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional, Tuple, Union
+from typing import Any, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -16,39 +16,16 @@ from sar.graph.edge_index.rows import EdgeEnds
 from sar.graph.manager import GraphShardManager
 from sar.graph.queries import edge_ends
 
-from .asked import fetch_rows
 from .draw import drawn
 from .edges import graph_of
 from .known import known
+from .node_ids import NodeIds
 from .originals import originals
 
-__all__ = ["NodeIds", "structured_negative_sampling"]
+__all__ = ["structured_negative_sampling"]
 
 _MOST = 1000
 """Draws for one edge, after which the graph is taken for one in which a node has edges to all."""
-
-
-class NodeIds(Tensor):
-    """int64 ``[n]``: ids of any nodes. ``x[ids]`` and ``x.index_select(0, ids)`` of rows of own nodes are
-    :func:`sar.fetch`, and collective. Other functions of torch read the numbers."""
-
-    @classmethod
-    def __torch_function__(
-        cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
-    ) -> Any:
-        with torch._C.DisableTorchFunctionSubclass():
-            if func is Tensor.__getitem__ and isinstance(args[1], NodeIds):
-                return fetch_rows(args[0], args[1].as_subclass(Tensor))
-            if func in (Tensor.index_select, torch.index_select):
-                x, dim, ids = _picked(*args, **(kwargs or {}))
-                if isinstance(ids, NodeIds) and dim % x.dim() == 0:
-                    return fetch_rows(x, ids.as_subclass(Tensor))
-            found = func(*args, **(kwargs or {}))
-            return found.as_subclass(Tensor) if isinstance(found, NodeIds) else found
-
-
-def _picked(input: Tensor, dim: int, index: Tensor) -> Tuple[Tensor, int, Tensor]:
-    return input, dim, index
 
 
 @uncompiled
