@@ -76,7 +76,7 @@ class Plan(NamedTuple):
 
 
 class PreparedMethod:
-    """Stands in a module's ``__dict__`` for another method than its forward. Copied and pickled as :class:`Prepared`."""
+    """Stands in a module's ``__dict__`` for another method than forward. Copied and pickled as :class:`Prepared`."""
 
     def __init__(self, module: nn.Module, name: str, function: Callable[..., Any]) -> None:
         self.module, self.name, self.function = module, name, function
