@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
+from sar.autograd.compile import uncompiled
 from sar.distributed.agreement import raise_everywhere
 
 from .asked import check, fetch_rows
@@ -15,13 +16,14 @@ from .originals import originals
 __all__ = ["fetch"]
 
 
+@uncompiled
 def fetch(x: Tensor, ids: Tensor, data: Any = None) -> Tensor:
     """Rows of any nodes: ``out[i]`` is the row of node ``ids[i]``, whichever worker owns it. Collective; every worker
     asks for as many as it likes, also for none.
 
     ::
 
-        rows = sar.fetch(z, pairs[0])
+        rows = sar.fetch(z, ids)
 
     A row that a worker asks for several times travels once. Rows arrive in the window. Gradients are added at the owner
     of a row in the order of ranks, in float32 at least.

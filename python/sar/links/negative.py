@@ -24,7 +24,7 @@ from .edges import graph_of, graph_of_pairs
 from .known import Known, known
 from .originals import OriginalIds, originals
 
-__all__ = ["batched_negative_sampling", "negative_sampling"]
+__all__ = ["batched_negative_sampling", "negative_sampling", "pairs_apart"]
 
 Count = Union[int, float, None]
 Sizes = Union[int, Tuple[int, int], None]
@@ -114,17 +114,35 @@ def batched_negative_sampling(
     return _as_given(edges, graph, drawn)
 
 
+def pairs_apart(edges: SplitEdgeIndex, wanted: int, batch: Optional[Tensor] = None) -> SplitEdgeIndex:
+    """Pairs of nodes with no edge in either direction. Collective.
+
+    :param wanted: pairs that this worker counts; with a batch vector, those of all workers are wanted in each graph
+    :param batch: the graph of each own node
+    """
+    graph, seed = graph_of(edges), agreed_seed()
+    spaces = [_whole(graph)] if batch is None else _spans(graph, (batch, batch))
+    total, count = _wanted(graph, wanted), 2 * graph._relations[0].info.num_edges_global
+    drawn = [
+        _draw(graph, space._replace(apart=True), total, seed + number, False, count)
+        for number, space in enumerate(spaces)
+    ]
+    return _as_given(edges, graph, drawn)
+
+
 class Space(NamedTuple):
     """Pairs that may be drawn: of some original ids at each end.
 
     :ivar sources: first original id, and how many
     :ivar targets: likewise
     :ivar square: both are the same nodes, so that self loops are left out
+    :ivar apart: pairs with an edge in the other direction are left out too
     """
 
     sources: Tuple[int, int]
     targets: Tuple[int, int]
     square: bool
+    apart: bool = False
 
     @property
     def pairs(self) -> int:
@@ -221,6 +239,8 @@ def _tried(
     sources, targets = (known_ids.nodes(end) for known_ids, end in zip(ids, ends))
     (places, sources, rows), _, _ = found.to_owners(targets, places, sources)
     free = ~found.edges(sources, rows)
+    if space.apart:
+        free &= ~found.asked(rows + found.nodes[1].first, sources)
     return torch.stack([places[free], sources[free], rows[free]])
 
 
