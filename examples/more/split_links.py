@@ -10,6 +10,7 @@ import argparse
 
 import numpy as np
 import torch
+from torch_geometric import seed_everything
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.transforms import RandomLinkSplit
 
@@ -24,7 +25,7 @@ a = p.parse_args()
 arrays = np.load(a.graph)
 edges = torch.from_numpy(arrays["edge_index"]).long()
 whole = Data(x=torch.from_numpy(arrays["x"]).float(), edge_index=edges)
-torch.manual_seed(0)
+seed_everything(0)
 split = RandomLinkSplit(num_val=0.05, num_test=0.1, is_undirected=True, add_negative_train_samples=False)
 train, val, test = split(whole)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Optional, Sequence, Tuple
+from typing import Dict, Optional, Sequence
 
 import torch
 from torch import Tensor
@@ -37,8 +37,9 @@ def link_metrics(positive: Tensor, negative: Tensor, hits: Sequence[int] = (10, 
     :raises ValueError: shapes that do not fit, or NaN
     """
 
-    def given() -> Tuple[Tensor, Tensor]:
-        edges, pairs = values(positive).detach(), values(negative).detach()
+    edges, pairs = values(positive).detach(), values(negative).detach()
+
+    def check() -> None:
         own = pairs.dim() == 2
         if edges.dim() != 1 or pairs.dim() not in (1, 2) or (own and len(pairs) != len(edges)):
             raise ValueError(
@@ -47,9 +48,8 @@ def link_metrics(positive: Tensor, negative: Tensor, hits: Sequence[int] = (10, 
             )
         if bool(edges.isnan().any()) or bool(pairs.isnan().any()):
             raise ValueError("link_metrics: a score is NaN")
-        return edges, pairs
 
-    edges, pairs = all_or_none("sar.link_metrics", given)
+    all_or_none("sar.link_metrics", check)
     own_pairs = max(said_by_all(pairs.dim())) == 2
     everyone = rows_of_all(edges).sort().values
     others = int(_summed(torch.tensor(pairs.numel())))

@@ -36,7 +36,7 @@ def share(own: Any) -> Tensor:
     own = values(own)
     total = torch.tensor(own.numel())
     _session.all_reduce(total, "sum", abi.TRAIN)
-    return own.sum() / total.clamp(min=1).to(own.dtype)
+    return own.sum(dtype=torch.promote_types(own.dtype, torch.float32)) / total.clamp(min=1)
 
 
 def _surprise(probability: Any) -> Tensor:
