@@ -21,6 +21,7 @@ from .autograd.fused.prepared import (
     Choice,
     Plan,
     Prepared,
+    PreparedMethod,
     forward_of_class,
     plain_forward,
 )
@@ -117,6 +118,8 @@ def prepare(model: Model, graph_or_data: Union[GraphShardManager, SplitEdgeIndex
         module, forward = modules[choice.path], plans[choice.path].forward
         if forward is not None:
             module.__dict__["forward"] = Prepared(module, choice, forward, called_with, widths.features(module))
+        for name, function in plans[choice.path].methods.items():
+            module.__dict__[name] = PreparedMethod(module, name, function)
     model.__dict__[_KEY] = choices
     return model
 
@@ -145,6 +148,8 @@ def restore(model: Model) -> Model:
         own.pop(_KEY, None)
         if "forward" in own and plain_forward(module):
             del own["forward"]
+        for name in [name for name, value in own.items() if isinstance(value, PreparedMethod)]:
+            del own[name]
     return model
 
 

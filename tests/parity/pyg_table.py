@@ -41,7 +41,7 @@ NOTES: dict[str, str] = {
     "HypergraphConv": "hyperedges are numbered as nodes, and owned with them",
     "RGCNConv": "makes a graph for each relation in each forward: `FastRGCNConv` does not",
     "FiLMConv": "with several relations as RGCNConv",
-    "SuperGATConv": "its loss in training compares edges with pairs of own nodes; of all workers it is the sum",
+    "SuperGATConv": "its loss in training, with pairs of all nodes, is the worker's share",
     "GPSConv": "`performer`: by sums over workers; `multihead`: the rows of all nodes are gathered by each worker",
     "WLConv": "colours are numbered in the order of partitions; each worker has the table of all",
     "PNAConv": "`deg` is the histogram of the whole graph",

@@ -10,6 +10,7 @@ from tests.support.graphs import make
 from tests.support.sessions import Workers
 
 pytest.importorskip("torch_geometric")
+DRAWS = ["negative_sampling", "batched_negative_sampling", "structured_negative_sampling"]
 
 
 @pytest.mark.parametrize("changes", [False, True])
@@ -63,6 +64,7 @@ def test_refused(two: Workers) -> None:
         **dict.fromkeys(["subgraph, relabelled", "dropout_node, relabelled"], "before it is partitioned"),
         "NeighborLoader": "sar.DistNeighborSampler",
         **dict.fromkeys(["ClusterData", "RandomNodeLoader"], "sar.DistNeighborSampler"),
+        **{name: f"sar.{name}, which takes the same" for name in DRAWS},
         "homophily": "use 'edge' or 'node'",
         **dict.fromkeys(["TopKPooling", "SAGPooling", "GraphUNet"], "global_add_pool"),
         "SGFormer": "model = sar.prepare(model, data)",

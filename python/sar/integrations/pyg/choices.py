@@ -12,7 +12,7 @@ from torch_geometric import nn as pyg
 from sar.autograd.fused.eligibility import disturbed
 from sar.autograd.fused.prepared import FUSED, NODES, REFUSED, STEPS, UNTOUCHED, Plan
 
-from . import calls, fused, over_nodes, patches, scripts, transformers
+from . import calls, fused, over_nodes, patches, scripts, transformers, unsupervised
 
 __all__ = ["plan"]
 
@@ -26,6 +26,7 @@ _FORWARDS: Dict[str, Callable[..., Any]] = {
 }
 """What stands for the forward of each class, and is given the original."""
 _STEPS = "the layer's own; its messages are computed in the engine, or in blocks of edges"
+_LOSSES = "its losses are means over the edges, pairs and nodes of all workers"
 _AGAIN = "the layer's own; one linear map is computed again in backward"
 
 
@@ -44,6 +45,10 @@ def plan(module: nn.Module, inside: bool) -> Optional[Plan]:
     why = _refusal(module, name)
     if why is not None:
         return Plan(REFUSED, why)
+    methods = unsupervised.methods_of(module)
+    if methods:
+        whole = type(module).forward is pyg.DeepGraphInfomax.forward
+        return Plan(NODES, _LOSSES, unsupervised.dgi_forward if whole else None, methods)
     if isinstance(module, pyg.aggr.Aggregation):
         if inside:
             return Plan(UNTOUCHED, "it reduces the messages of its layer")
