@@ -194,6 +194,9 @@ bench-pyg: $(BUILD_STAMP) $(BENCH_STAMP) ## layers of PyG on SAR against PyG alo
 	$(PY) bench/pyg.py --models gat,sage,gcn --dropout 0.5 --name pyg-dropout
 	$(PY) bench/pyg.py --workers 8 --models gat,sage,gcn --name pyg-8
 
+bench-links: $(BUILD_STAMP) $(BENCH_STAMP) ## link prediction on the bench graph, 2 workers against PyG alone: time, memory
+	$(PY) bench/links.py
+
 bench-messages: $(BUILD_STAMP) $(BENCH_STAMP) ## memory of 1 GiB of messages of PyG, in the engine and in Python
 	$(PY) bench/messages.py
 

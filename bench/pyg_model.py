@@ -16,6 +16,7 @@ import torch.nn.functional as F
 import torch_geometric.nn as pyg
 from torch import nn
 
+import whole_models
 from net import HEADS, HIDDEN, WIDTHS, Block, Net, hidden
 
 SUMS = ("sage", "gcn", "gin")
@@ -31,6 +32,8 @@ DEGREES = torch.bincount(torch.full((100,), 50))
 
 def make(name: str, library: str, n_features: int, n_classes: int, norm) -> nn.Module:
     """A model of layers of ``"pyg"``, or of ``"dgl"`` in PyG's order of sums and products."""
+    if name in whole_models.WHOLE:
+        return whole_models.make(name, n_features, n_classes)
     layer = of_pyg if library == "pyg" else of_dgl
     if name in SUMS:
         widths = [n_features, HIDDEN, HIDDEN, n_classes]

@@ -166,10 +166,11 @@ def sar_training(path: str, model: str) -> tuple[Training, Memory, dict]:
     n_train = counts[1:].clone()
     sar.comm.all_reduce(counts, "max")
     sar.comm.all_reduce(n_train, "sum")
+    edges = sar.pyg.edge_index(graph) if way in ("pyg", "pyg_act") else None
     training = Training(
         model,
-        "pyg" if way in ("pyg", "pyg_act") else "dgl",
-        on_edges(sar.pyg.edge_index(graph)) if way in ("pyg", "pyg_act") else on_graph(graph),
+        "dgl" if edges is None else "pyg",
+        on_graph(graph) if edges is None else on_edges(edges),
         features,
         labels,
         mask.bool(),
@@ -180,6 +181,8 @@ def sar_training(path: str, model: str) -> tuple[Training, Memory, dict]:
         sar.gather_grads,
         way,
     )
+    if edges is not None and hasattr(training.model, "model"):  # one of whole_models.py
+        sar.prepare(training.model, edges)
     return training, memory, structure
 
 

@@ -958,15 +958,16 @@ sar_status sar_checksum(const DLTensor *x, uint64_t *out);
 
 /* ---- columns: what batch normalization is made of, on own rows --------- */
 
-/* x is float [n, f]; numbers of columns are of its type, sums of columns float64 [2, f]. Where x is
- * normalized, by
+/* x is float [n, f]; numbers of columns are of its type, sums of columns float64 [2, f]. x, grad, out
+ * and grad_x may each be bfloat16: what is computed is then float32 where x is bfloat16, else of the
+ * type of x, and it is rounded to nearest even where it is written. Where x is normalized, by
  *   s[i, j] = (x[i, j] - columns[0, j]) * columns[1, j] + columns[2, j]
  * and with relu != 0 it becomes 0 where it is not above 0 (NaN stays), and so do gradients of it.
  * Behind that is dropout, in results and in gradients, unless it is NULL.
  * Sums add up in one order, whatever the number of threads. */
 
-/* Element [i, j] becomes 0 where a random number in [0, 1), drawn for seed, key of row i and j, is
- * below share (of 31 bits), and is divided by 1 - share elsewhere. The numbers are the same for
+/* Element [i, j] is multiplied by 0 where a random number in [0, 1), drawn for seed, key of row i and
+ * j, is below share (of 31 bits), and is divided by 1 - share elsewhere. The numbers are the same for
  * every dtype, and whatever other rows there are. */
 typedef struct {
   size_t size;

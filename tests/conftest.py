@@ -29,7 +29,7 @@ os.environ.setdefault("SAR_SECRET_FILE", str(RUN / "secret"))
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # what fails there is said in full
-pytest.register_assert_rewrite("tests.parity", "tests.sampling", "tests.support")
+pytest.register_assert_rewrite("tests.links", "tests.parity", "tests.sampling", "tests.support")
 
 from tests.support import streams, templates  # noqa: E402, F401
 from tests.support.pool import Pool  # noqa: E402

@@ -143,14 +143,14 @@ func sar_matrix_free(h C.sar_handle) C.sar_status {
 func sar_column_moments(x *C.sar_const_tensor, out *C.DLTensor) C.sar_status {
 	return guard("sar_column_moments", func(*call) {
 		v := view("x", x)
-		byFloat(v, columnMoments[float32], columnMoments[float64])(v, out)
+		byFloat(computedIn(v), columnMoments[float32], columnMoments[float64])(v, out)
 	})
 }
 
 func columnMoments[T session.Float](v tensor, out *C.DLTensor) {
-	x := matrix[T](v)
-	mean, squares := columnSums(out, x.Width)
-	session.ColumnMoments(x.Data, x.Width, mean, squares)
+	_, width := v.rows()
+	mean, squares := columnSums(out, width)
+	session.ColumnMoments(numbers[T](v), width, mean, squares)
 }
 
 //export sar_checksum
@@ -172,19 +172,19 @@ func sar_normalize(x, columns *C.sar_const_tensor, relu C.int32_t, dropout *C.sa
 ) C.sar_status {
 	return guard("sar_normalize", func(*call) {
 		v := view("x", x)
-		byFloat(v, normalize[float32], normalize[float64])(v, norm{nil, columns, out, relu != 0, dropout})
+		byFloat(computedIn(v), normalize[float32], normalize[float64])(v, norm{nil, columns, out, relu != 0, dropout})
 	})
 }
 
 func normalize[T session.Float](v tensor, a norm) {
-	x := matrix[T](v)
 	if a.columns == nil {
 		demand(!a.relu, "relu is set, and columns is NULL")
-		session.Drop(shaped[T]("out", a.out, v), x.Data, x.Width, a.drop(x.N))
+		n, width := v.rows()
+		session.Drop(shaped[T]("out", a.out, v), numbers[T](v), width, a.drop(n))
 		return
 	}
-	s, _ := standard[T](a, 3, x)
-	session.Normalize(shaped[T]("out", a.out, v), x.Data, s)
+	s, _ := standard[T](a, 3, v)
+	session.Normalize(shaped[T]("out", a.out, v), numbers[T](v), s)
 }
 
 //export sar_normalize_sums
@@ -193,15 +193,15 @@ func sar_normalize_sums(grad, x, columns *C.sar_const_tensor, relu C.int32_t, dr
 ) C.sar_status {
 	return guard("sar_normalize_sums", func(*call) {
 		v := view("x", x)
-		byFloat(v, normalizeSums[float32], normalizeSums[float64])(v, norm{grad, columns, out, relu != 0, dropout})
+		compute := byFloat(computedIn(v), normalizeSums[float32], normalizeSums[float64])
+		compute(v, norm{grad, columns, out, relu != 0, dropout})
 	})
 }
 
 func normalizeSums[T session.Float](v tensor, a norm) {
-	x := matrix[T](v)
-	plain, along := columnSums(a.out, x.Width)
-	s, _ := standard[T](a, 3, x)
-	session.NormalizeSums(shaped[T]("grad", a.grad, v), x.Data, s, plain, along)
+	s, _ := standard[T](a, 3, v)
+	plain, along := columnSums(a.out, len(s.About))
+	session.NormalizeSums(shaped[T]("grad", a.grad, v), numbers[T](v), s, plain, along)
 }
 
 //export sar_normalize_grad
@@ -210,15 +210,16 @@ func sar_normalize_grad(grad, x, columns *C.sar_const_tensor, relu C.int32_t, dr
 ) C.sar_status {
 	return guard("sar_normalize_grad", func(*call) {
 		v := view("x", x)
-		byFloat(v, normalizeGrad[float32], normalizeGrad[float64])(v, norm{grad, columns, gradX, relu != 0, dropout})
+		compute := byFloat(computedIn(v), normalizeGrad[float32], normalizeGrad[float64])
+		compute(v, norm{grad, columns, gradX, relu != 0, dropout})
 	})
 }
 
 func normalizeGrad[T session.Float](v tensor, a norm) {
-	x := matrix[T](v)
-	s, more := standard[T](a, 5, x)
-	session.NormalizeGrad(shaped[T]("grad_x", a.out, v), shaped[T]("grad", a.grad, v), x.Data,
-		session.Gradient[T]{Standard: s, Times: more[:x.Width], Plus: more[x.Width:]})
+	s, more := standard[T](a, 5, v)
+	width := len(s.About)
+	session.NormalizeGrad(shaped[T]("grad_x", a.out, v), shaped[T]("grad", a.grad, v), numbers[T](v),
+		session.Gradient[T]{Standard: s, Times: more[:width], Plus: more[width:]})
 }
 
 // drop reads what is dropped of n rows.
@@ -233,19 +234,27 @@ func (a norm) drop(n int) session.Dropout {
 	return session.Dropout{Share: share, Seed: uint64(d.seed), Keys: keys, KeyBase: int64(d.key_base)}
 }
 
+// numbers are those of a tensor that is of T, or bfloat16.
+func numbers[T session.Float](v tensor) session.Numbers[T] {
+	if v.dtype == session.BFloat16 {
+		return session.Numbers[T]{Half: halves(v)}
+	}
+	return session.Numbers[T]{Data: elements[T](v)}
+}
+
 // shaped reads a tensor of the shape of x.
-func shaped[T session.Float](name string, t *C.DLTensor, x tensor) []T {
-	v := view(name, t).like(x)
+func shaped[T session.Float](name string, t *C.DLTensor, x tensor) session.Numbers[T] {
+	v := view(name, t)
 	demand(slices.Equal(v.shape, x.shape), "%s has shape %s, and x %s: they must be the same", v, v.shape, x.shape)
-	return elements[T](v)
+	return numbers[T](v)
 }
 
 // standard reads count numbers of each column of x: those of Standard, and the rest.
-func standard[T session.Float](a norm, count int, x session.Rows[T]) (s session.Standard[T], more []T) {
-	width := x.Width
+func standard[T session.Float](a norm, count int, x tensor) (s session.Standard[T], more []T) {
+	rows, width := x.rows()
 	n := sized[T]("columns", a.columns, count, width)
 	return session.Standard[T]{
-		About: n[:width], Scale: n[width : 2*width], Shift: n[2*width : 3*width], Gate: a.relu, Drop: a.drop(x.N),
+		About: n[:width], Scale: n[width : 2*width], Shift: n[2*width : 3*width], Gate: a.relu, Drop: a.drop(rows),
 	}, n[3*width:]
 }
 

@@ -131,11 +131,7 @@ func programBackward[T session.Float](r programCall, out, gradOut, like tensor, 
 func stored[T session.Float](t, like tensor) session.Rows[T] {
 	if t.dtype == session.BFloat16 {
 		n, w := t.rows()
-		half := []uint16{} // without elements too: the type says which sums travel
-		if t.n > 0 {
-			half = unsafe.Slice((*uint16)(t.data), t.n)
-		}
-		return session.Rows[T]{Half: half, N: n, Width: w}
+		return session.Rows[T]{Half: halves(t), N: n, Width: w}
 	}
 	return matrix[T](t.like(like))
 }

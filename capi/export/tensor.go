@@ -183,6 +183,14 @@ func elements[T number](v tensor) []T {
 	return unsafe.Slice((*T)(v.data), v.n)
 }
 
+// halves is a tensor of bfloat16.
+func halves(v tensor) []uint16 {
+	if v.n == 0 {
+		return []uint16{}
+	}
+	return unsafe.Slice((*uint16)(v.data), v.n)
+}
+
 // matrix is a tensor of T as [n, w].
 func matrix[T session.Float](v tensor) session.Rows[T] {
 	n, w := v.rows()

@@ -23,33 +23,37 @@ const (
 
 // ColumnMoments: mean[j] = Σ_i x[i,j] / n; squares[j] = Σ_i (x[i,j] - mean[j])². x [n, width]; zeros
 // where there are no rows.
-func ColumnMoments[T Float](p *Pool, x []T, width int, mean, squares []float64) {
+func ColumnMoments[T Float](p *Pool, x Numbers[T], width int, mean, squares []float64) {
 	need("mean", len(mean), width)
 	need("squares", len(squares), width)
 	mean, squares = mean[:width], squares[:width]
 	ops := vec.ColumnLoops[T]()
 	var rows [mostParts]float64
-	found := eachBlock(p, width, len(x), func(part int, sums []float64, block []float64, scratch []T, begin, end int) {
-		c := vec.Columns[T]{X: x[begin:end]}
-		c.Plain, c.Along, c.About = scratch[:width], scratch[width:2*width], scratch[2*width:]
-		clear(scratch)
-		ops.Sums(&c)
+	found := eachBlock(p, width, Dropout{}, func(b *block[T], begin, end int) {
+		c := vec.Columns[T]{Plain: b.plain, Along: b.along, About: b.about}
+		b.each(begin, end, func(begin, end int) {
+			c.X = b.read(0, x, begin, end)
+			ops.Sums(&c)
+		})
 		n := float64((end - begin) / width)
 		for j, sum := range c.Plain {
 			c.About[j] = sum / T(n)
 		}
 		// About is off by the rounding of a sum; what deviations from it add up to says by how much.
 		clear(c.Plain)
-		ops.Deviations(&c)
-		means, more, one := block[:width], block[width:], 1/n
+		b.each(begin, end, func(begin, end int) {
+			c.X = b.read(0, x, begin, end)
+			ops.Deviations(&c)
+		})
+		means, more, one := b.wide[:width], b.wide[width:], 1/n
 		for j, plain := range c.Plain {
 			off := float64(plain) * one
 			means[j] = float64(c.About[j]) + off
 			more[j] = max(0, float64(c.Along[j])-n*off*off)
 		}
-		merge(rows[part], sums[:width], sums[width:], n, means, more)
-		rows[part] += n
-	})
+		merge(rows[b.part], b.sums[:width], b.sums[width:], n, means, more)
+		rows[b.part] += n
+	}, x)
 	clear(mean)
 	clear(squares)
 	all := 0.0
@@ -71,15 +75,22 @@ func merge(rows float64, mean, squares []float64, n float64, means, more []float
 	}
 }
 
-// eachBlock calls f on blocks of rows of an array of size elements, of which each part takes a run of
-// consecutive ones, one after the other: with the part, two rows that are its own and 0 at first, two
-// rows and three of scratch. It returns the parts' own rows, in order.
-func eachBlock[T Float](p *Pool, width, size int,
-	f func(part int, own, wide []float64, scratch []T, begin, end int)) [][]float64 {
-	if width == 0 || size == 0 {
+// block is what a part of eachBlock computes its blocks with.
+type block[T Float] struct {
+	*workspace[T]
+	part                int
+	sums, wide          []float64 // [2, width]: of the part, 0 at first; scratch
+	plain, along, about []T       // [width], 0 at first in each block
+}
+
+// eachBlock calls f with blocks of rows of arrays of one size, from begin to end, of which each part takes a run of
+// consecutive ones, one after the other. It returns the parts' sums, in order.
+func eachBlock[T Float](p *Pool, width int, drop Dropout, f func(b *block[T], begin, end int), arrays ...Numbers[T],
+) [][]float64 {
+	if width == 0 || arrays[0].size() == 0 {
 		return nil
 	}
-	n := size / width
+	n := arrays[0].size() / width
 	rows := min(mostBlockRows, max(16, blockElements/width))
 	blocks := (n + rows - 1) / rows
 	found := make([][]float64, min(mostParts, blocks))
@@ -87,62 +98,57 @@ func eachBlock[T Float](p *Pool, width, size int,
 	p.Run(parts, func(t int) {
 		numbers, scratch := make([]float64, 4*width), make([]T, 3*width)
 		found[t] = numbers[: 2*width : 2*width]
-		for b := blocks * t / parts; b < blocks*(t+1)/parts; b++ {
-			f(t, found[t], numbers[2*width:], scratch, b*rows*width, min(n, (b+1)*rows)*width)
+		b := &block[T]{
+			workspace: newWorkspace(rows*width, width, drop, arrays...), part: t, sums: found[t], wide: numbers[2*width:],
+			plain: scratch[:width:width], along: scratch[width : 2*width : 2*width], about: scratch[2*width:],
+		}
+		for k := blocks * t / parts; k < blocks*(t+1)/parts; k++ {
+			clear(scratch)
+			f(b, k*rows*width, min(n, (k+1)*rows)*width)
 		}
 	})
 	return found
 }
 
 // Normalize: z[i,j] = s[i,j]. x, z [n, width]; z may be x.
-func Normalize[T Float](p *Pool, z, x []T, s Standard[T]) {
-	need("z", len(z), len(x))
+func Normalize[T Float](p *Pool, z, x Numbers[T], s Standard[T]) {
+	need("z", z.size(), x.size())
 	width, loops := s.width(), vec.ColumnLoops[T]()
 	of := s.loop()
-	eachRows(p, len(x)/max(1, width), width, func(r0, r1 int) {
-		c := of
-		if s.Drop.Share == 0 {
-			c.X, c.Z = x[r0*width:r1*width], z[r0*width:r1*width]
+	eachRows(p, x.size()/max(1, width), width, func(r0, r1 int) {
+		c, b := of, newWorkspace((r1-r0)*width, width, s.Drop, x, z)
+		b.each(r0*width, r1*width, func(begin, end int) {
+			c.X, c.Z = b.read(0, x, begin, end), b.of(1, z, begin, end)
 			loops.Affine(&c)
-			return
-		}
-		drop := dropOf[T](s.Drop)
-		for i := r0; i < r1; i++ {
-			c.X, c.Z = x[i*width:(i+1)*width], z[i*width:(i+1)*width]
-			loops.Affine(&c)
-			drop.row(c.Z, c.Z, i)
-		}
+			if b.drop != nil {
+				b.drop.rows(c.Z, c.Z, width, begin/width)
+			}
+			b.store(z, c.Z, begin, end)
+		})
 	})
 }
 
 // NormalizeSums: plain[j] = Σ_i g[i,j]; along[j] = Σ_i g[i,j] · (x[i,j] - About[j]), where gates are
 // open. g, x [n, width].
-func NormalizeSums[T Float](p *Pool, g, x []T, s Standard[T], plain, along []float64) {
+func NormalizeSums[T Float](p *Pool, g, x Numbers[T], s Standard[T], plain, along []float64) {
 	width, loops := s.width(), vec.ColumnLoops[T]()
-	need("g", len(g), len(x))
+	need("g", g.size(), x.size())
 	need("plain", len(plain), width)
 	need("along", len(along), width)
 	plain, along = plain[:width], along[:width]
 	of := s.loop()
-	found := eachBlock(p, width, len(x), func(_ int, sums, _ []float64, scratch []T, begin, end int) {
+	found := eachBlock(p, width, s.Drop, func(b *block[T], begin, end int) {
 		c := of
-		c.X, c.G, c.Plain, c.Along = x[begin:end], g[begin:end], scratch[:width], scratch[width:2*width]
-		clear(scratch)
-		if s.Drop.Share == 0 {
+		c.Plain, c.Along = b.plain, b.along
+		b.each(begin, end, func(begin, end int) {
+			c.X, c.G = b.read(0, x, begin, end), b.kept(1, g, begin, end)
 			loops.Products(&c)
-		} else {
-			drop, kept := dropOf[T](s.Drop), scratch[2*width:]
-			for at := begin; at < end; at += width {
-				drop.row(kept, g[at:at+width], at/width)
-				c.X, c.G = x[at:at+width], kept
-				loops.Products(&c)
-			}
+		})
+		for j, v := range b.plain {
+			b.sums[j] += float64(v)
+			b.sums[width+j] += float64(b.along[j])
 		}
-		sums = sums[:2*width]
-		for j, v := range scratch[:2*width] {
-			sums[j] += float64(v)
-		}
-	})
+	}, x, g)
 	clear(plain)
 	clear(along)
 	for _, sums := range found {
@@ -161,28 +167,21 @@ type Gradient[T Float] struct {
 
 // NormalizeGrad: z[i,j] = g[i,j] · Scale[j] + (x[i,j] - About[j]) · Times[j] + Plus[j], where g counts
 // as 0 behind a shut gate. g, x, z [n, width]; z may be g or x.
-func NormalizeGrad[T Float](p *Pool, z, g, x []T, s Gradient[T]) {
+func NormalizeGrad[T Float](p *Pool, z, g, x Numbers[T], s Gradient[T]) {
 	width, loops := s.width(), vec.ColumnLoops[T]()
-	need("g", len(g), len(x))
-	need("z", len(z), len(x))
+	need("g", g.size(), x.size())
+	need("z", z.size(), x.size())
 	need("times", len(s.Times), width)
 	need("plus", len(s.Plus), width)
 	of := s.loop()
 	of.B, of.C = s.Times[:width], s.Plus[:width]
-	eachRows(p, len(x)/max(1, width), 2*width, func(r0, r1 int) {
-		c := of
-		if s.Drop.Share == 0 {
-			c.X, c.G, c.Z = x[r0*width:r1*width], g[r0*width:r1*width], z[r0*width:r1*width]
+	eachRows(p, x.size()/max(1, width), 2*width, func(r0, r1 int) {
+		c, b := of, newWorkspace((r1-r0)*width, width, s.Drop, x, g, z)
+		b.each(r0*width, r1*width, func(begin, end int) {
+			c.X, c.G, c.Z = b.read(0, x, begin, end), b.kept(1, g, begin, end), b.of(2, z, begin, end)
 			loops.Gradient(&c)
-			return
-		}
-		drop, kept := dropOf[T](s.Drop), make([]T, width)
-		for i := r0; i < r1; i++ {
-			from, to := i*width, (i+1)*width
-			drop.row(kept, g[from:to], i)
-			c.X, c.G, c.Z = x[from:to], kept, z[from:to]
-			loops.Gradient(&c)
-		}
+			b.store(z, c.Z, begin, end)
+		})
 	})
 }
 

@@ -41,27 +41,89 @@ func columnKernels[T vec.Float](t *testing.T, eps float64) {
 			kept[i] = 1
 		}
 		if s.Drop.Share > 0 {
-			Drop(NewPool(1), kept, kept, width, s.Drop)
+			Drop(NewPool(1), Numbers[T]{Data: kept}, Numbers[T]{Data: kept}, width, s.Drop)
 		}
 		var bits [][]float64
 		for _, threads := range []int{1, 3} {
 			p := NewPool(threads)
 			got := make([]float64, 4*width)
-			ColumnMoments(p, x, width, got[:width], got[width:2*width])
-			NormalizeSums(p, g, x, s, got[2*width:3*width], got[3*width:])
-			z, grad := make([]T, len(x)), slices.Clone(g)
-			Normalize(p, z, x, s)
-			NormalizeGrad(p, grad, grad, x, Gradient[T]{s, times, plus})
+			z, grad := Numbers[T]{Data: make([]T, len(x))}, Numbers[T]{Data: slices.Clone(g)}
+			allOfColumns(p, got, z, grad, Numbers[T]{Data: x}, Gradient[T]{s, times, plus})
 			for j := range width {
-				columns[T]{n, width, eps, got, x, g, z, grad, kept, Gradient[T]{s, times, plus}}.check(t, j)
+				columns[T]{n, width, eps, got, x, g, z.Data, grad.Data, kept, Gradient[T]{s, times, plus}}.check(t, j)
 			}
-			for _, v := range slices.Concat(z, grad) {
+			for _, v := range slices.Concat(z.Data, grad.Data) {
 				got = append(got, float64(v))
 			}
 			bits = append(bits, got)
 		}
 		if !slices.Equal(bits[0], bits[1]) {
 			t.Errorf("%v: 1 and 3 threads differ", shape)
+		}
+	}
+}
+
+// allOfColumns computes sums [4, width], rows of x into z, and their gradient into grad, which has that of z.
+func allOfColumns[T Float](p *Pool, sums []float64, z, grad, x Numbers[T], s Gradient[T]) {
+	width := len(s.About)
+	ColumnMoments(p, x, width, sums[:width], sums[width:2*width])
+	NormalizeSums(p, grad, x, s.Standard, sums[2*width:3*width], sums[3*width:])
+	Normalize(p, z, x, s.Standard)
+	NormalizeGrad(p, grad, grad, x, s)
+}
+
+// TestHalfColumns holds what is computed of numbers in bfloat16, and rounded to bfloat16, against the same of numbers
+// in T, rounded, to the bit.
+func TestHalfColumns(t *testing.T) {
+	everyPath(t, func(t *testing.T) {
+		t.Run("float32", halfColumns[float32])
+		t.Run("float64", halfColumns[float64])
+	})
+}
+
+func halfColumns[T vec.Float](t *testing.T) {
+	rng, p := rand.New(rand.NewPCG(3, 9)), NewPool(2)
+	// as is numbers in bfloat16, or the same ones in T.
+	as := func(half bool, x []BFloat16) Numbers[T] {
+		if half {
+			return Numbers[T]{Half: slices.Clone(x)}
+		}
+		z := make([]T, len(x))
+		Widen(p, z, x)
+		return Numbers[T]{Data: z}
+	}
+	narrow := func(x Numbers[T]) []BFloat16 {
+		if x.Half == nil {
+			x.Half = make([]BFloat16, len(x.Data))
+			Narrow(p, x.Half, x.Data)
+		}
+		return x.Half
+	}
+	for _, shape := range [][2]int{{0, 3}, {1, 1}, {5, 256}, {129, 1}, {700, 47}, {3, 5000}, {5000, 33}} {
+		for _, share := range []float64{0, 0.25, 1} {
+			n, width := shape[0], shape[1]
+			columns := func() []T { return randoms[T](rng, width) }
+			s := Gradient[T]{Standard[T]{columns(), columns(), columns(), n%2 == 0, Dropout{Share: share}}, columns(), columns()}
+			x, g := narrow(Numbers[T]{Data: randoms[T](rng, n*width)}), narrow(Numbers[T]{Data: randoms[T](rng, n*width)})
+			want, z, grad := make([]float64, 4*width), as(false, x), as(false, g)
+			allOfColumns(p, want, z, grad, as(false, x), s)
+			for which := 1; which < 8; which++ {
+				got, into, back := make([]float64, 4*width), as(which&1 > 0, x), as(which&2 > 0, g)
+				allOfColumns(p, got, into, back, as(which&4 > 0, x), s)
+				if !slices.Equal(got, want) {
+					t.Fatalf("%v, form %d: sums are %v, want %v", shape, which, got, want)
+				}
+				if !slices.Equal(narrow(into), narrow(z)) || !slices.Equal(narrow(back), narrow(grad)) {
+					t.Fatalf("%v, form %d: rows or gradients are not those of T, rounded", shape, which)
+				}
+			}
+			same, dropped, wide := as(true, x), as(true, x), as(false, x)
+			Normalize(p, same, same, s.Standard)
+			Drop(p, dropped, dropped, width, s.Drop)
+			Drop(p, wide, wide, width, s.Drop)
+			if !slices.Equal(same.Half, narrow(z)) || !slices.Equal(dropped.Half, narrow(wide)) {
+				t.Fatalf("%v: in place, rows are not those of T, rounded", shape)
+			}
 		}
 	}
 }
@@ -121,26 +183,39 @@ func BenchmarkColumns(b *testing.B) {
 	for i := range x {
 		x[i] = float32(i % 1000)
 	}
+	half, into := make([]BFloat16, n*width), make([]BFloat16, n*width)
+	Narrow(p, half, x)
 	one := make([]float32, width)
 	for j := range one {
 		one[j] = 1
 	}
 	s := Standard[float32]{About: one, Scale: one, Shift: one, Gate: true}
-	half := s
-	half.Drop = Dropout{Share: 0.5}
+	drop := s
+	drop.Drop = Dropout{Share: 0.5}
 	sums := make([]float64, 2*width)
-	for name, f := range map[string]func(){
-		"moments":   func() { ColumnMoments(p, x, width, sums[:width], sums[width:]) },
-		"normalize": func() { Normalize(p, z, x, s) },
-		"sums":      func() { NormalizeSums(p, z, x, s, sums[:width], sums[width:]) },
-		"gradient":  func() { NormalizeGrad(p, z, z, x, Gradient[float32]{s, one, one}) },
-		"dropped":   func() { Normalize(p, z, x, half) },
-		"drop":      func() { Drop(p, z, x, width, half.Drop) },
-	} {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				f()
-			}
-		})
+	for _, in := range []struct {
+		name string
+		x, z Numbers[float32]
+	}{{"float32", Numbers[float32]{Data: x}, Numbers[float32]{Data: z}},
+		{"bfloat16", Numbers[float32]{Half: half}, Numbers[float32]{Half: into}}} {
+		for _, of := range []struct {
+			name string
+			f    func()
+		}{
+			{"moments", func() { ColumnMoments(p, in.x, width, sums[:width], sums[width:]) }},
+			{"normalize", func() { Normalize(p, in.z, in.x, s) }},
+			{"sums", func() { NormalizeSums(p, in.z, in.x, s, sums[:width], sums[width:]) }},
+			{"gradient", func() { NormalizeGrad(p, in.z, in.z, in.x, Gradient[float32]{s, one, one}) }},
+			{"normalize dropped", func() { Normalize(p, in.z, in.x, drop) }},
+			{"sums dropped", func() { NormalizeSums(p, in.z, in.x, drop, sums[:width], sums[width:]) }},
+			{"gradient dropped", func() { NormalizeGrad(p, in.z, in.z, in.x, Gradient[float32]{drop, one, one}) }},
+			{"drop", func() { Drop(p, in.z, in.x, width, drop.Drop) }},
+		} {
+			b.Run(of.name+"/"+in.name, func(b *testing.B) {
+				for b.Loop() {
+					of.f()
+				}
+			})
+		}
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"sar/core/internal/vec"
 )
 
-// Dropout is which elements of rows become 0: those for which a random number in [0, 1), drawn for seed, key of the
-// row and column, is below Share. The rest is divided by 1 - Share. The numbers do not depend on the element type, nor
-// on which other rows there are.
+// Dropout is which elements of rows are multiplied by 0: those for which a random number in [0, 1), drawn for seed,
+// key of the row and column, is below Share. The rest is divided by 1 - Share. The numbers do not depend on the
+// element type, nor on which other rows there are.
 type Dropout struct {
 	Share   float64 // 0: none, and nothing is scaled
 	Seed    uint64
@@ -17,13 +17,15 @@ type Dropout struct {
 }
 
 // Drop: z[i,j] = x[i,j] / (1 - Share), or 0. x, z [n, width]; z may be x.
-func Drop[T Float](p *Pool, z, x []T, width int, d Dropout) {
-	need("z", len(z), len(x))
-	eachRows(p, len(x)/max(1, width), width, func(r0, r1 int) {
-		drop := dropOf[T](d)
-		for i := r0; i < r1; i++ {
-			drop.row(z[i*width:(i+1)*width], x[i*width:(i+1)*width], i)
-		}
+func Drop[T Float](p *Pool, z, x Numbers[T], width int, d Dropout) {
+	need("z", z.size(), x.size())
+	eachRows(p, x.size()/max(1, width), width, func(r0, r1 int) {
+		b, drop := newWorkspace((r1-r0)*width, width, Dropout{}, x, z), dropOf[T](d)
+		b.each(r0*width, r1*width, func(begin, end int) {
+			to := b.of(1, z, begin, end)
+			drop.rows(to, b.read(0, x, begin, end), width, begin/width)
+			b.store(z, to, begin, end)
+		})
 	})
 }
 
@@ -36,21 +38,24 @@ type dropper[T Float] struct {
 }
 
 func dropOf[T Float](d Dropout) *dropper[T] {
-	below := math.Round(d.Share * (1 << 31))
-	draw := vec.Drop[T]{Below: int32(min(below, 1<<31-1)), Scale: T(1 / (1 - d.Share))}
+	below := min(math.Round(d.Share*(1<<31)), 1<<31-1)
+	draw := vec.Drop[T]{Below: int32(below)}
+	if d.Share < 1 {
+		draw.Scale = T(1 / (1 - d.Share))
+	}
 	return &dropper[T]{Dropout: d, drop: vec.ColumnLoops[T]().Drop, draw: draw, seed: vec.Mix(d.Seed)}
 }
 
-func (d *dropper[T]) row(z, x []T, i int) {
-	if d.Share >= 1 {
-		clear(z)
-		return
+// rows drops elements of rows of x, the first of which is row number first, into z.
+func (d *dropper[T]) rows(z, x []T, width, first int) {
+	for at := 0; at < len(x); at += width {
+		key := d.KeyBase + int64(first)
+		if d.Keys != nil {
+			key = d.Keys[first]
+		}
+		both := vec.Keyed(d.seed, key)
+		d.draw.A, d.draw.B = uint32(both), uint32(both>>32)
+		d.drop(z[at:at+width], x[at:at+width], &d.draw)
+		first++
 	}
-	key := d.KeyBase + int64(i)
-	if d.Keys != nil {
-		key = d.Keys[i]
-	}
-	both := vec.Keyed(d.seed, key)
-	d.draw.A, d.draw.B = uint32(both), uint32(both>>32)
-	d.drop(z, x, &d.draw)
 }

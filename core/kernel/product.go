@@ -132,13 +132,18 @@ func (m *sums[T]) from(c int) {
 
 // sum computes the rows that were added. first: y starts from 0 and is not read.
 func (m *sums[T]) sum(y []T, first bool) {
-	if m.direct {
+	switch {
+	case m.direct && m.half != nil && m.c1-m.c0 > nearColumns:
+		for _, r := range m.runs {
+			m.nearRow(y[r.Y:][:m.c1-m.c0], r, first)
+		}
+	case m.direct:
 		g := m.g
 		m.from(m.c0)
 		g.Y, g.Col, g.C = y, m.col, m.w
 		g.D, g.First = m.c1-m.c0, first
 		m.gatherMany(g, m.runs)
-	} else {
+	default:
 		for _, r := range m.runs {
 			m.row(y[r.Y-m.c0:][:m.width], r.From, r.To, r.At, first)
 		}
@@ -147,6 +152,43 @@ func (m *sums[T]) sum(y []T, first bool) {
 		m.ops.Scale(y[e.y:][:m.c1-m.c0], m.post[e.row])
 	}
 	m.ends = m.ends[:0]
+}
+
+const (
+	// nearSlots rows in bfloat16 are brought into the first cache before they are added up:
+	// docs/decisions/0027-near-rows.md.
+	nearSlots = 32
+	// nearColumns is the widest row that is added up as it is: of wider ones the loops read some columns of all rows, and
+	// then others, more than twice.
+	nearColumns = 128
+)
+
+// nearRow is one of the runs of sum, some slots at a time. The bits are the same: sums in y are not rounded.
+func (m *sums[T]) nearRow(y []T, r vec.Run, first bool) {
+	g := m.g
+	m.from(m.c0)
+	for from := r.From; from == r.From || from < r.To; from += nearSlots {
+		to := min(from+nearSlots, r.To)
+		g.Y, g.Col, g.C, g.First = y, m.col[from:to], nil, first && from == r.From
+		if m.w != nil {
+			g.C = m.w[r.At+from-r.From:][:to-from]
+		}
+		touchRows16(g.Half, g.Col, g.Base, g.Stride, len(y))
+		m.gatherOne(g)
+	}
+}
+
+// touchRows16 reads one number of each cache line of rows. It is not inlined, as touch is not.
+//
+//go:noinline
+func touchRows16(x []BFloat16, col []int32, base int32, stride, width int) (sum BFloat16) {
+	for _, c := range col {
+		row := x[int(c-base)*stride:][:width]
+		for j := 0; j < len(row); j += lineBytes / 2 {
+			sum += row[j]
+		}
+	}
+	return sum
 }
 
 // row: y[c0:c1] += Σ_k c_k · x[col[k]-base, c0:c1] for slots k0 ≤ k < k1, whose

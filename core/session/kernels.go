@@ -14,6 +14,7 @@ type (
 	Standard[T Float] = kernel.Standard[T]
 	Gradient[T Float] = kernel.Gradient[T]
 	Dropout           = kernel.Dropout
+	Numbers[T Float]  = kernel.Numbers[T]
 )
 
 // pool is shared by all sessions of the process: threads belong to the machine. At first there
@@ -36,17 +37,19 @@ func ChooseSIMD(name string) (string, error) { return kernel.ChooseSIMD(name) }
 func SpMM[T Float](y []T, m Product[T])                 { kernel.SpMM(pool, y, m) }
 func SDDMM[T Float](dw, g []T, m Product[T])            { kernel.SDDMM(pool, dw, g, m) }
 func Checksum(b []byte) uint64                          { return kernel.Checksum(pool, b) }
-func Normalize[T Float](z, x []T, s Standard[T])        { kernel.Normalize(pool, z, x, s) }
-func NormalizeGrad[T Float](z, g, x []T, s Gradient[T]) { kernel.NormalizeGrad(pool, z, g, x, s) }
+func Normalize[T Float](z, x Numbers[T], s Standard[T]) { kernel.Normalize(pool, z, x, s) }
+func NormalizeGrad[T Float](z, g, x Numbers[T], s Gradient[T]) {
+	kernel.NormalizeGrad(pool, z, g, x, s)
+}
 
 // Drop has the name of that of package kernel too.
-func Drop[T Float](z, x []T, width int, d Dropout) { kernel.Drop(pool, z, x, width, d) }
+func Drop[T Float](z, x Numbers[T], width int, d Dropout) { kernel.Drop(pool, z, x, width, d) }
 
-func ColumnMoments[T Float](x []T, width int, mean, squares []float64) {
+func ColumnMoments[T Float](x Numbers[T], width int, mean, squares []float64) {
 	kernel.ColumnMoments(pool, x, width, mean, squares)
 }
 
-func NormalizeSums[T Float](g, x []T, s Standard[T], plain, along []float64) {
+func NormalizeSums[T Float](g, x Numbers[T], s Standard[T], plain, along []float64) {
 	kernel.NormalizeSums(pool, g, x, s, plain, along)
 }
 

@@ -51,6 +51,10 @@ from .graph.rowwise import rowwise
 from .graph.udf.batches import message_has_parameters
 from .integrations.dgl.patches.switch import patch_dgl, patched_edge_softmax, unpatch_dgl
 from .integrations.replacements import replaced
+from .links.fetch import fetch
+from .links.negative import batched_negative_sampling, negative_sampling
+from .links.scores import link_metrics
+from .links.structured import structured_negative_sampling
 from .loading import load
 from .nn import RelGraphConv, batch_norm as distributed_bn
 from .nn.batch_norm import DistributedBN1D
@@ -81,6 +85,7 @@ __all__ = [
     "RunLog",
     "ScheduleError",
     "WholeGraphError",
+    "batched_negative_sampling",
     "clear_memoized",
     "comm",
     "comm_device",
@@ -100,10 +105,12 @@ __all__ = [
     "environment",
     "errors",
     "estimate_memory",
+    "fetch",
     "function",
     "gather_grads",
     "ingest",
     "initialize_comms",
+    "link_metrics",
     "load",
     "load_checkpoint",
     "load_dgl_partition_data",
@@ -114,6 +121,7 @@ __all__ = [
     "memory_stats",
     "message_has_parameters",
     "metrics",
+    "negative_sampling",
     "nfs_ip_init",
     "nn",
     "patch_dgl",
@@ -129,6 +137,7 @@ __all__ = [
     "set_allocator",
     "set_num_threads",
     "stats",
+    "structured_negative_sampling",
     "suffix_key_lookup",
     "sum_gradients",
     "sync_params",

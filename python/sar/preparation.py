@@ -15,11 +15,13 @@ from .autograd.fused.prepared import (
     BATCH_NORM,
     DROPOUT,
     FUSED,
+    NODES,
     STEPS,
     UNTOUCHED,
     Choice,
     Plan,
     Prepared,
+    PreparedMethod,
     forward_of_class,
     plain_forward,
 )
@@ -85,7 +87,8 @@ def prepare(model: Model, graph_or_data: Union[GraphShardManager, SplitEdgeIndex
 
     Layers of DGL, PyG and ``sar.nn`` run in one piece where nothing looks at their steps, and all workers do the same.
     Batch norms of torch and PyG take the statistics of all workers, as after :func:`sar.convert_batchnorm`; their class
-    stays. Normalizations and aggregation modules of PyG ask in their first forward whether they are given own nodes,
+    stays. In graph transformers of PyG each node attends to those of all workers. Normalizations and aggregation
+    modules of PyG ask in their first forward whether they are given own nodes,
     and not again. Dropout modules draw by seeds of rank 0 and by the ids of nodes, and keep no mask. Parameters,
     buffers and names in ``state_dict`` stay as they are.
 
@@ -115,6 +118,8 @@ def prepare(model: Model, graph_or_data: Union[GraphShardManager, SplitEdgeIndex
         module, forward = modules[choice.path], plans[choice.path].forward
         if forward is not None:
             module.__dict__["forward"] = Prepared(module, choice, forward, called_with, widths.features(module))
+        for name, function in plans[choice.path].methods.items():
+            module.__dict__[name] = PreparedMethod(module, name, function)
     model.__dict__[_KEY] = choices
     return model
 
@@ -143,6 +148,8 @@ def restore(model: Model) -> Model:
         own.pop(_KEY, None)
         if "forward" in own and plain_forward(module):
             del own["forward"]
+        for name in [name for name, value in own.items() if isinstance(value, PreparedMethod)]:
+            del own[name]
     return model
 
 
@@ -275,7 +282,7 @@ def _costs(
     first = True
     for path, module in modules.items():
         became = agreed[path][0]
-        sizes = _sizes(path, relations) if became in (FUSED, STEPS, BATCH_NORM) else None
+        sizes = _sizes(path, relations) if became in (FUSED, STEPS, BATCH_NORM, NODES) else None
         found = None if sizes is None else cost(module, sizes, became == FUSED, grad=not first)
         known[path] = found or (None, 0 if became == DROPOUT else None)
         first = first and (found is None or became == BATCH_NORM)

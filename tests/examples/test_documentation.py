@@ -230,7 +230,7 @@ def test_messages_of_troubleshooting_are_real() -> None:
 
 
 COPIED = ["custom_message.py", "gat.py", "gcn.py", "graphsage.py", "rgcn.py"]
-COPIED += ["pyg_gat.py", "pyg_jumping.py", "pyg_hetero.py"]
+COPIED += ["pyg_gat.py", "pyg_jumping.py", "pyg_hetero.py", "pyg_link_pred.py"]
 
 
 @pytest.mark.parametrize("script", COPIED)

@@ -110,6 +110,16 @@ def papers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "parts" / "papers.json"
 
 
+@pytest.fixture(scope="module")
+def links(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Partitions of Cora with its edges split."""
+    folder = tmp_path_factory.mktemp("links")
+    if importlib.util.find_spec("torch_geometric"):
+        splitter = [sys.executable, str(EXAMPLES / "more" / "split_links.py"), str(EXAMPLES / "data" / "cora.npz")]
+        subprocess.run([*splitter, "--out", str(folder)], check=True, timeout=DEADLINE)
+    return folder / "links.json"
+
+
 # script, graph, the least test accuracy in percent; chance and the largest class are well below
 COPIED = {
     "gat.py": ("cora", 78.0),
@@ -119,6 +129,7 @@ COPIED = {
     "pyg_gat.py": ("cora", 78.0),
     "pyg_jumping.py": ("cora", 65.0),
     "pyg_hetero.py": ("papers", 75.0),
+    "pyg_link_pred.py": ("links", 85.0),
 }
 if not importlib.util.find_spec("torch_geometric"):
     COPIED = {script: case for script, case in COPIED.items() if not script.startswith("pyg_")}
@@ -127,7 +138,9 @@ FEW = 20
 
 
 @pytest.fixture(scope="module", params=[FEW, pytest.param(None, marks=pytest.mark.full)])
-def shown(request: pytest.FixtureRequest, parts, papers: Path, tmp_path_factory) -> tuple[dict[str, str], float]:
+def shown(
+    request: pytest.FixtureRequest, parts, papers: Path, links: Path, tmp_path_factory
+) -> tuple[dict[str, str], float]:
     """What the scripts of ``COPIED`` print, run one after the other by the same two workers, for a few epochs or all;
     and which part of their accuracy they must have."""
     jobs = []
@@ -137,7 +150,8 @@ def shown(request: pytest.FixtureRequest, parts, papers: Path, tmp_path_factory)
             text = re.sub(r"(?<=for epoch in range\(1, )\d+", str(FEW + 1), path.read_text())
             path = tmp_path_factory.mktemp("few") / script
             path.write_text(re.sub(r"(?<=if epoch % )\d+", str(FEW), text))
-        jobs.append((path, [papers if graph == "papers" else parts(graph, 2)]))
+        made = {"papers": papers, "links": links}
+        jobs.append((path, [made[graph] if graph in made else parts(graph, 2)]))
     texts = sar("launch", "-n", 2, *several.command(*jobs)).split("[0] == ")[1:]
     return dict(zip(COPIED, texts)), 0.5 if request.param else 1.0
 

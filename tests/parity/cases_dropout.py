@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 import sar
 import sar.nn
-from tests.support.worker import build, numpy
+from tests.support.worker import build, data_of, numpy
 
 SEED = 4
 WIDTH = 40
@@ -78,6 +79,28 @@ def step(part: dict[str, Any], x: np.ndarray, grad: np.ndarray, share: float, wa
     kept = model.eval()(graph, rows).detach()
     found["eval"] = all(torch.equal(kept, model(graph, rows).detach()) for _ in range(2))
     return found
+
+
+class Typed(nn.Module):
+    """A dropout of all node types, and one behind the batch norm of each."""
+
+    def __init__(self, kinds: list[str], width: int, share: float) -> None:
+        super().__init__()
+        self.norms = nn.ModuleDict({kind: nn.BatchNorm1d(width) for kind in kinds})
+        self.dropout, self.share = nn.Dropout(share), share
+
+    def forward(self, x: dict[str, Tensor]) -> dict[str, tuple[Tensor, Tensor]]:
+        return {k: (self.dropout(h), F.dropout(self.norms[k](h), self.share)) for k, h in x.items()}
+
+
+def typed(part: dict[str, Any], own: dict[str, np.ndarray], x: dict[str, np.ndarray], share: float) -> dict[str, Any]:
+    """Which elements are dropped. ``own``: original ids of own nodes, as partitions of files have them."""
+    graph = sar.construct_full_graph(data_of(part))
+    graph._state.node_keys.update({kind: partial(torch.from_numpy, ids) for kind, ids in own.items()})
+    model = sar.prepare(Typed(list(x), x["paper"].shape[1], share), graph)
+    torch.manual_seed(SEED)
+    found = model({kind: torch.from_numpy(rows).float() for kind, rows in x.items()})
+    return {kind: [numpy(h == 0) for h in pair] for kind, pair in found.items()}
 
 
 def compiled(part: dict[str, Any]) -> bool:

@@ -90,9 +90,11 @@ def super_gat(x: np.ndarray, index: Any, kind: str, negative: Any = None) -> dic
     drawn: list[torch.Tensor] = []
     sample = super_gat._no_edges
 
-    def keep(*given: Any) -> torch.Tensor:
-        drawn.append(sample(*given))
-        return drawn[0]
+    def keep(*given: Any) -> Any:
+        pairs = sample(*given)
+        ids, (columns, rows) = pairs.graph.column_nodes(), pairs.numbers()
+        drawn.append(torch.stack([ids[columns], ids[rows]]))
+        return pairs
 
     torch.manual_seed(len(x))  # workers draw different pairs
     with mock.patch.object(super_gat, "_no_edges", keep):

@@ -142,6 +142,7 @@ SPECS: dict[str, Spec] = {
     "dir": Spec(lambda: pyg_nn().DirGNNConv(pyg_nn().SAGEConv(IN, OUT)), XE, how="values"),
     "mix_hop": Spec(conv("MixHopConv", IN, OUT), XE),
     "gps": Spec(lambda: pyg_nn().GPSConv(IN, pyg_nn().SAGEConv(IN, IN), heads=HEADS), XE, norm=True),
+    "gps_performer": Spec(lambda: pyg_nn().GPSConv(IN, None, norm="layer_norm", attn_type="performer"), XE),
     "gps_alone": Spec(conv("GPSConv", IN, None, norm="layer_norm"), XE),
     "own_message": Spec(lambda: _own(), (X, E, EF), how="blocks"),
     "gcn_model": Spec(conv("GCN", IN, 8, 2, OUT, norm="batch_norm", jk="cat"), XE, norm=True),
@@ -200,7 +201,6 @@ def _own() -> nn.Module:
 
 
 REFUSED: dict[str, Spec] = {
-    "gps": Spec(lambda: pyg_nn().GPSConv(IN, None, attn_type="performer"), XE),
     "mesh_cnn": Spec(conv("MeshCNNConv", IN, OUT), XE),
 }
 """Layers that raise NotImplementedError on all ranks, saying what to do."""

@@ -41,8 +41,8 @@ NOTES: dict[str, str] = {
     "HypergraphConv": "hyperedges are numbered as nodes, and owned with them",
     "RGCNConv": "makes a graph for each relation in each forward: `FastRGCNConv` does not",
     "FiLMConv": "with several relations as RGCNConv",
-    "SuperGATConv": "its loss in training compares edges with pairs of own nodes; of all workers it is the sum",
-    "GPSConv": "`multihead`: own nodes attend to the rows of all, which each worker gathers; `performer` is refused",
+    "SuperGATConv": "its loss in training, with pairs of all nodes, is the worker's share",
+    "GPSConv": "`performer`: by sums over workers; `multihead`: the rows of all nodes are gathered by each worker",
     "WLConv": "colours are numbered in the order of partitions; each worker has the table of all",
     "PNAConv": "`deg` is the histogram of the whole graph",
 }
@@ -98,6 +98,8 @@ def page() -> str:
         lines.append(f"| {layer} | {', '.join(how)} | {NOTES.get(layer, '')} |")
     lines += [
         f"| WLConv | values | {NOTES['WLConv']} |",
+        "",
+        "Attention of each node to all, as in `SGFormer`: [graph transformers](graph-transformers.md).",
         "",
         "## Heterographs",
         "",

@@ -11,7 +11,9 @@ from torch import nn
 import sar
 import sar.nn
 from tests.parity import cases_dropout as cases
+from tests.support import hetero
 from tests.support.graphs import close, make
+from tests.support.pool import Pool
 from tests.support.sessions import Workers
 
 
@@ -22,9 +24,9 @@ def mix(x: np.ndarray) -> np.ndarray:
     return x ^ x >> np.uint64(31)
 
 
-def dropped(seed: int, nodes: int, width: int, share: float) -> np.ndarray:
-    """Which elements of the rows of nodes 0, 1, .. are dropped."""
-    keys = np.arange(nodes, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+def dropped(seed: int, nodes: int, width: int, share: float, kind: int = 0) -> np.ndarray:
+    """Which elements of the rows of nodes 0, 1, .. of a type are dropped."""
+    keys = (np.arange(nodes, dtype=np.uint64) + np.uint64(kind << 48)) * np.uint64(0x9E3779B97F4A7C15)
     both = mix(mix(np.array([seed], np.uint64)) ^ keys)[:, None]
     h = both.astype(np.uint32) + np.arange(width, dtype=np.uint32) * np.uint32(0x9E3779B9)
     h = (h ^ h >> 16) * np.uint32(0x21F0AAAD) ^ (both >> np.uint64(32)).astype(np.uint32)
@@ -73,6 +75,28 @@ def test_as_torch() -> None:
         assert not act(x).any()
     with pytest.raises(ValueError, match="between 0 and 1"):
         F.dropout(norm(x), 1.5)
+
+
+def test_node_types(pool: Pool) -> None:
+    """Rows of each type draw by type and original id, for any number of workers, although a worker may have as many
+    nodes of one type as of another."""
+    share, width = 0.4, 24
+    ends, features = hetero.edges(), hetero.features(3, width)
+    torch.manual_seed(cases.SEED)
+    seeds = [[int(torch.randint(0, 2**63 - 1, (1,))), int(torch.randint(1 << 53, ())) + 1] for _ in hetero.KINDS]
+    for world in (1, 2, 4):
+        cuts = (hetero.Cut(world, seed) for seed in range(200))
+        cut = next(c for c in cuts if world == 1 or any(0 < c.counts[0, p] == c.counts[2, p] for p in range(world)))
+        each = []
+        for rank in range(world):
+            own = {kind: cut.rows(kind, rank) for kind in hetero.KINDS}
+            x = {kind: features[kind][rows] for kind, rows in own.items()}
+            each.append({"part": cut.part(rank, ends), "own": own, "x": x})
+        for rank, found in enumerate(Workers(pool, world, "shm").run(cases.typed, each, share=share)):
+            for n, (kind, nodes) in enumerate(hetero.KINDS.items()):
+                for seed, gone in zip(seeds[n], found[kind]):
+                    wanted = dropped(seed, nodes, width, share, n)[cut.rows(kind, rank)]
+                    np.testing.assert_array_equal(gone, wanted, f"{kind}, {world} workers, rank {rank}")
 
 
 def test_prepared_modules_compile(two: Workers) -> None:

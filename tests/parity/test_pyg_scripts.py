@@ -10,6 +10,7 @@ from tests.support.graphs import make
 from tests.support.sessions import Workers
 
 pytest.importorskip("torch_geometric")
+DRAWS = ["negative_sampling", "batched_negative_sampling", "structured_negative_sampling"]
 
 
 @pytest.mark.parametrize("changes", [False, True])
@@ -63,9 +64,10 @@ def test_refused(two: Workers) -> None:
         **dict.fromkeys(["subgraph, relabelled", "dropout_node, relabelled"], "before it is partitioned"),
         "NeighborLoader": "sar.DistNeighborSampler",
         **dict.fromkeys(["ClusterData", "RandomNodeLoader"], "sar.DistNeighborSampler"),
+        **{name: f"sar.{name}, which takes the same" for name in DRAWS},
         "homophily": "use 'edge' or 'node'",
         **dict.fromkeys(["TopKPooling", "SAGPooling", "GraphUNet"], "global_add_pool"),
-        "SGFormer": "attend to the nodes of all workers",
+        "SGFormer": "model = sar.prepare(model, data)",
     }
     for said in two.run(cases.refused, graph.shares()):
         for name, text in said.items():

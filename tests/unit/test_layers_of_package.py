@@ -28,7 +28,7 @@ LAYERS = [
     ["sar.distributed"],
     # graphs, and layers on them
     ["sar.graph"],
-    ["sar.sampling"],
+    ["sar.sampling", "sar.links"],
     ["sar.autograd.fused"],
     ["sar.nn"],
     ["sar.integrations.dgl.patches"],

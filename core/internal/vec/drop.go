@@ -1,7 +1,7 @@
 package vec
 
 // Drop is what is drawn for the elements of one row: number j is hash(A + j·step, B) of 31 bits. Element j becomes 0
-// where its number is below Below, and is multiplied by Scale elsewhere.
+// where its number is below Below (what is not finite: NaN), and is multiplied by Scale elsewhere.
 type Drop[T Float] struct {
 	A, B  uint32
 	Below int32
@@ -24,10 +24,11 @@ func dropScalar[T Float](z, x []T, d *Drop[T]) {
 		h ^= d.B
 		h = (h ^ h>>15) * dropSecond
 		h ^= h >> 15
-		if v *= d.Scale; int32(h>>1) < d.Below {
-			v = 0
+		by := d.Scale
+		if int32(h>>1) < d.Below {
+			by = 0
 		}
-		z[j] = v
+		z[j] = v * by
 		at += dropStep
 	}
 }

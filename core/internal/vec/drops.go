@@ -20,8 +20,8 @@ func dropF32(z, x []float32, d *Drop[float32]) {
 		h := at.Xor(at.ShiftAllRight(16)).Mul(first).Xor(b)
 		h = h.Xor(h.ShiftAllRight(15)).Mul(second)
 		h = h.Xor(h.ShiftAllRight(15)).ShiftAllRight(1)
-		v := (*(*f32s)(unsafe.Pointer(&x[j]))).Mul(scale)
-		*(*f32s)(unsafe.Pointer(&z[j])) = zero.IfElse(below.Greater(h.BitsToInt32()), v)
+		by := zero.IfElse(below.Greater(h.BitsToInt32()), scale)
+		*(*f32s)(unsafe.Pointer(&z[j])) = (*(*f32s)(unsafe.Pointer(&x[j]))).Mul(by)
 		at = at.Add(step)
 	}
 	clearUpper()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # commands that open partitions do without torch
     import torch
     from torch import Tensor
 
-__all__ = ["computed_in", "name_of", "rounded", "stored", "travels_as", "widened"]
+__all__ = ["computed_in", "name_of", "stored", "travels_as", "widened"]
 
 
 def computed_in(*dtypes: torch.dtype) -> torch.dtype:
@@ -56,9 +56,3 @@ def stored(tensor: Tensor, storage: str) -> Tensor:
 def widened(tensors: Sequence[Optional[Tensor]], dtype: torch.dtype) -> List[Optional[Tensor]]:
     """Tensors of the type that is computed in, and those of bfloat16 as they are; others are copied."""
     return [t if t is None or name_of(t) else t.to(dtype) for t in tensors]
-
-
-def rounded(found: Tensor, into: Tensor) -> None:
-    """Puts what was computed in another type into a tensor, rounded to nearest even."""
-    if found.dtype != into.dtype:
-        into.copy_(found)

@@ -86,6 +86,18 @@ def raise_everywhere(name: str, error: Optional[Exception]) -> None:
             raise RemoteError(f"{name} failed on rank {rank}, so no rank goes on: {text}", rank)
 
 
+def on_every_rank(number: int) -> List[int]:
+    """The number that each rank gives. Collective."""
+    session = _session.peek()
+    if session is None or session.world == 1:
+        return [number]
+    told = torch.zeros(session.world, dtype=torch.int64)
+    told[session.rank] = number
+    _session.all_reduce(told, "sum", abi.TRAIN)
+    found: List[int] = told.tolist()
+    return found
+
+
 def agreed_seed() -> int:
     """A seed that is the same on all ranks: rank 0 draws it from torch's default generator.
 

@@ -44,6 +44,8 @@ class NodeBatch(Tensor):
             if func is Tensor.scatter_add_ and isinstance(args[2], NodeBatch) and args[1] == 0:
                 return args[0].add_(reduce_by_graph(args[3], args[2], 0, "sum"))
             found = func(*args, **kwargs or {})
+            if func is Tensor.sort and isinstance(args[0], NodeBatch):
+                return NodeBatch.of(found[0], args[0].graphs), found[1]
             return found.as_subclass(Tensor) if isinstance(found, NodeBatch) else found
 
 

@@ -93,7 +93,8 @@ class _Sum(torch.autograd.Function):
     @staticmethod
     @differentiable_once("a sum or maximum over all nodes of a graph")
     def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
-        total = _everyones(grad, ctx.operation)
+        total = grad.clone()
+        _session.all_reduce(total, "sum", abi.TRAIN, ctx.operation)
         return None, total if ctx.needs_input_grad[1] else None
 
 

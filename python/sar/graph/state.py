@@ -65,6 +65,7 @@ class GraphState:
     :param node_keys: by node type, what reads the original ids of own nodes, where the partition has them
     :param node_ids: by node type, the Parquet file that holds the users' ids of own nodes, where there is one
     :param classes: by node type, the number of classes of its labels, where :func:`sar.load` found some
+    :param originals: by node type, which nodes have which original ids, once it was asked for (:mod:`sar.links`)
     """
 
     relations: List[Relation]
@@ -78,6 +79,7 @@ class GraphState:
     node_keys: Dict[str, Callable[[], Tensor]] = field(default_factory=dict)
     node_ids: Dict[str, str] = field(default_factory=dict)
     classes: Dict[str, int] = field(default_factory=dict)
+    originals: Dict[str, Any] = field(default_factory=dict)
     sampling_graphs: Dict[Tuple[CanonicalEtype, ...], Any] = field(default_factory=dict, init=False)
     row_keys: Dict[str, Any] = field(default_factory=dict, init=False)
     """By node type, what dropout knows own rows by, once it was asked for."""

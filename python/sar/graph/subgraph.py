@@ -27,7 +27,7 @@ from .udf.batches import Columns, EdgeBatch, EdgeFunction, NodeBatch, NodeFuncti
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Subgraphs", "edges_from", "edges_kept_at_random"]
+__all__ = ["Subgraphs", "edges_from", "edges_kept_at_random", "first_ids", "graph_of_sets"]
 
 
 class Subgraphs(MessagePassing):
@@ -171,6 +171,29 @@ def edges_kept_at_random(relation: Relation, drop: float) -> Tensor:
 # ---- making graphs of some edges ---------------------------------------------
 
 
+def first_ids(counts: Tensor) -> Tensor:
+    """The first id of each set of nodes on each worker, int64 ``[sets, workers]``: ids over all sets run worker by
+    worker, and in each set by set.
+
+    :param counts: nodes of each set on each worker, int64 ``[sets, workers]``
+    """
+    flat = counts.t().reshape(-1)
+    return (flat.cumsum(0) - flat).view(*counts.t().shape).t()
+
+
+def graph_of_sets(counts: Tensor, relations: Sequence[Tuple[int, int, Tensor, Tensor]]) -> NativeGraph:
+    """An engine graph. Collective.
+
+    :param counts: as of :func:`first_ids`
+    :param relations: for each: the set that its edges begin at, the set that they end at, and ids of both over all
+        sets, int64 ``[edges]``; those that they end at are this worker's
+    """
+    names = [(str(source), str(n), str(target)) for n, (source, target, *_) in enumerate(relations)]
+    kinds, ends = [str(n) for n in range(len(counts))], [(src, dst) for _, _, src, dst in relations]
+    handle = _session.current().handle
+    return NativeGraph(blocks.graph_from_relations(handle, kinds, names, counts.contiguous(), ends))
+
+
 def _native(counts: Tensor, relations: Sequence[Tuple[int, int, Relation, Optional[Tensor]]]) -> NativeGraph:
     """An engine graph. Collective.
 
@@ -178,19 +201,15 @@ def _native(counts: Tensor, relations: Sequence[Tuple[int, int, Relation, Option
     :param relations: for each: the set that its edges begin at, the set that they end at, where its edges are from, and
         the positions of those to take; ``None``: all
     """
-    session = _session.current()
-    flat = counts.t().reshape(-1)  # ids run worker by worker, and in each set by set
-    starts = (flat.cumsum(0) - flat).view(session.world, len(counts)).t()
-    ends = []
+    starts, rank = first_ids(counts), _session.current().rank
+    made = []
     for source, target, relation, positions in relations:
         columns, rows = edge_ends(relation)
         if positions is not None:
             columns, rows = columns[positions], rows[positions]
         src = starts[source][relation.columns_owner()[columns]] + relation.columns_global()[columns]
-        ends.append((src.contiguous(), (rows + starts[target, session.rank]).contiguous()))
-    names = [(str(source), str(n), str(target)) for n, (source, target, *_) in enumerate(relations)]
-    kinds = [str(n) for n in range(len(counts))]
-    return NativeGraph(blocks.graph_from_relations(session.handle, kinds, names, counts.contiguous(), ends))
+        made.append((source, target, src.contiguous(), (rows + starts[target, rank]).contiguous()))
+    return graph_of_sets(counts, made)
 
 
 def _with_edges(state: GraphState, stay: Dict[CanonicalEtype, Tensor], store_ids: bool) -> GraphState:

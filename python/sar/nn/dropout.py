@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from sar.autograd.compile import compiling, uncompiled
 from sar.autograd.double_backward import differentiable_once
 from sar.autograd.fused.deferred import DeferredTensor
-from sar.autograd.fused.dropout import Drop, keys_of
+from sar.autograd.fused.dropout import Drop, keys_of, several_types
 from sar.autograd.fused.prepared import DROPOUT, Plan, forward_of_class, prepared
 from sar.autograd.fused.recompute import Recipe
-from sar.distributed.agreement import agreed_seed
+from sar.distributed.agreement import agreed_seed, on_every_rank
 
 __all__ = ["plan"]
 
@@ -40,8 +40,11 @@ def _forward(module: nn.Dropout, x: Tensor) -> Tensor:
 
 @uncompiled
 def _dropped(module: nn.Dropout, x: Tensor) -> Tensor:
-    seed = agreed_seed()  # whatever comes below: what a worker was given does not change what it sends
     known = prepared(module)
+    graph = None if known is None else known.graph
+    # whatever comes below: what a worker was given does not change what it sends
+    seed = agreed_seed()
+    everywhere = on_every_rank(len(x) if x.dim() else 0) if several_types(graph) else None
     if isinstance(x, DeferredTensor):
         later = x.dropout(module.p, seed)
         if later is not None:
@@ -50,7 +53,7 @@ def _dropped(module: nn.Dropout, x: Tensor) -> Tensor:
     if x.dtype not in (torch.float32, torch.float64, torch.bfloat16) or x.dim() < 2 or x.device.type != "cpu":
         plain: Tensor = forward_of_class(module, x)
         return plain
-    drop = Drop(module.p, seed, keys_of(None if known is None else known.graph, len(x)))
+    drop = Drop(module.p, seed, keys_of(graph, len(x), everywhere))
     out: Tensor = _Dropout.apply(x, drop)
     if out.dim() == 2 and x.is_contiguous() and (x.grad_fn is None or x.grad_fn.name() in _KEPT):
         # a layer that reads the result saves x, which is there anyway

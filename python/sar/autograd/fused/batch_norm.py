@@ -10,7 +10,7 @@ Only the rows before normalization are saved for backward; the others are recomp
 
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -51,7 +51,9 @@ class Norm:
         grad = torch.is_grad_enabled()
         self.distributed = distributed
         seed = None if graph is None else int(torch.randint(_SEEDS, ()))
-        self.moments, self.shared, seed = all_moments(x.detach(), grad and x.requires_grad, distributed, seed)
+        self.moments, self.shared, seed, everywhere = all_moments(
+            x.detach(), grad and x.requires_grad, distributed, seed
+        )
         self.operation = schedule.last()
         rows, mean, m2 = self.moments
         if rows == 0:
@@ -68,7 +70,7 @@ class Norm:
         if bias is not None:
             shift += bias.detach().double()
         self.columns = torch.stack([about, self.scale.to(dtype), shift.to(dtype)])
-        self.recipe = Recipe(self.columns, draws=Draws(keys_of(graph, len(x)), seed))
+        self.recipe = Recipe(self.columns, draws=Draws(keys_of(graph, len(x), everywhere), seed))
 
     def backward(
         self, needs: Tuple[bool, bool, bool], grad: Tensor, x: Tensor, recipe: Recipe, out: Optional[Tensor]
@@ -166,12 +168,12 @@ _SEEDS = 1 << 53
 
 def all_moments(
     x: Tensor, needs_grad: bool, distributed: bool, seed: Optional[int]
-) -> Tuple[Moments, bool, Optional[int]]:
-    """Moments over all workers, whether any of them needs a gradient of its rows, and rank 0's seed, if workers have
-    one. Collective where distributed."""
+) -> Tuple[Moments, bool, Optional[int], Optional[List[int]]]:
+    """Moments over all workers, whether any of them needs a gradient of its rows, rank 0's seed, if workers have one,
+    and the rows of each where distributed. Collective then."""
     rows, mean, m2 = own = columns.moments(x)
     if not distributed:
-        return own, needs_grad, seed
+        return own, needs_grad, seed, None
     session = _session.current()
     # every worker fills its own line; adding zeros changes nothing, so all get the same lines to the bit
     head = [float(rows), float(needs_grad), *([] if seed is None else [float(seed)])]
@@ -181,4 +183,5 @@ def all_moments(
     total = Moments(0, torch.zeros_like(mean), torch.zeros_like(m2))
     for line in lines:
         total = total.merged(Moments(int(line[0]), *line[len(head) :].view(2, -1)))
-    return total, bool(lines[:, 1].any()), None if seed is None else int(lines[0, 2])
+    counts = [int(n) for n in lines[:, 0]]
+    return total, bool(lines[:, 1].any()), None if seed is None else int(lines[0, 2]), counts

@@ -1,16 +1,18 @@
 """Dropout of rows of nodes, drawn again in backward instead of saved.
 
 Whether an element is dropped follows from a seed, from what its row is known by and from its column. Rows of a graph
-that a module was prepared for are known by the original ids of their nodes where the partition has them, else by the
-ids that it gave them. With original ids, and a seed that all workers agree on, a node's row loses the same elements for
-any number of workers. Rows of no known graph are known by rank and position.
+that a module was prepared for are known by node type, and by the original ids of their nodes where the partition has
+them, else by the ids that it gave them. With original ids, and a seed that all workers agree on, a node's row loses the
+same elements for any number of workers. Rows of no known graph are known by rank and position.
+
+What a tensor has rows of is told by how many each worker has. On one worker alone two node types may have as many.
 """
 
 from __future__ import annotations
 
 import itertools
 from functools import cache
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional, Sequence
 from weakref import WeakValueDictionary
 
 import torch
@@ -23,11 +25,13 @@ class Keys:
     """What dropout knows rows by.
 
     :param first: of the rows, if they are known by consecutive numbers
-    :param read: gives int64 ``[n]`` otherwise, when they are first needed
+    :param read: gives integers ``[n]`` otherwise, when they are first needed; below 2**48
+    :param kind: number of the node type, below 2**15: rows of two types do not draw the same numbers
     """
 
-    def __init__(self, first: int, read: Optional[Callable[[], Tensor]] = None) -> None:
-        self._first, self._read = first, read
+    def __init__(self, first: int, read: Optional[Callable[[], Tensor]] = None, kind: int = 0) -> None:
+        self._kind = kind << 48
+        self._first, self._read = first + self._kind, read
         self._ids: Optional[Tensor] = None
         self.number = next(_numbers)
         _known[self.number] = self
@@ -37,7 +41,7 @@ class Keys:
         if self._read is None:
             return None, self._first + first
         if self._ids is None:
-            self._ids = self._read().to(torch.int64).contiguous()
+            self._ids = (self._read().to(torch.int64) + self._kind).contiguous()
         return self._ids[first : first + count], 0
 
 
@@ -45,24 +49,38 @@ _numbers = itertools.count()
 _known: WeakValueDictionary[int, Keys] = WeakValueDictionary()
 
 
-def keys_of(graph: Any, rows: int) -> Keys:
+def keys_of(graph: Any, rows: int, everywhere: Optional[Sequence[int]] = None) -> Keys:
     """What so many own rows are known by.
 
-    :param graph: whose nodes they are, a graph or an edge index of one, or None. Rows of a node type are told by how
-        many there are
+    :param graph: whose nodes they are, a graph or an edge index of one, or None
+    :param everywhere: how many every worker has, if the graph has :func:`several_types`. Of types with equally many on
+        every worker it is the first
     """
-    for store in getattr(graph, "edge_stores", ())[:1]:  # a data object of PyG
-        graph = store.get("edge_index")
-    state = getattr(getattr(graph, "graph", graph), "_state", None)
-    if state is not None and state.keep_seeds is None:
-        for kind, nodes in state.nodes.items():
-            if nodes.num_src == rows:
+    state = _state_of(graph)
+    if state is not None:
+        for number, (kind, nodes) in enumerate(state.nodes.items()):
+            alike = everywhere is None or [b - a for a, b in zip(nodes.starts, nodes.starts[1:])] == list(everywhere)
+            if nodes.num_src == rows and alike:
                 if kind not in state.row_keys:
-                    state.row_keys[kind] = Keys(nodes.first, state.node_keys.get(kind))
+                    state.row_keys[kind] = Keys(nodes.first, state.node_keys.get(kind), number)
                 found: Keys = state.row_keys[kind]
                 return found
     session = _session.peek()
     return _by_position(0 if session is None else session.rank)
+
+
+def several_types(graph: Any) -> bool:
+    """Whether a graph, or that of an edge index, has nodes of several types. All workers agree on it."""
+    state = _state_of(graph)
+    return state is not None and len(state.nodes) > 1
+
+
+def _state_of(graph: Any) -> Any:
+    """The state of a full graph; None of others."""
+    for store in getattr(graph, "edge_stores", ())[:1]:  # a data object of PyG
+        graph = store.get("edge_index")
+    state = getattr(getattr(graph, "graph", graph), "_state", None)
+    return None if state is None or state.keep_seeds is not None else state
 
 
 @cache

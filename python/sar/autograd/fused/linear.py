@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sar._engine import columns
 from sar.autograd import recomputed
 from sar.autograd.autocast import lowered
 from sar.autograd.double_backward import differentiable_once
@@ -69,6 +70,6 @@ class _Linear(torch.autograd.Function):
         return (
             grad.mm(weight) if for_x else None,
             grad.t().mm(x) if for_weight else None,
-            grad.sum(0) if for_bias else None,
+            columns.totals(grad).to(grad.dtype) if for_bias else None,
             None,
         )

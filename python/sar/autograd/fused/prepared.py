@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import types
-from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
+from types import MappingProxyType
+from typing import Any, Callable, Dict, Iterator, Mapping, NamedTuple, Optional, Tuple
 
 from torch import nn
 
@@ -25,6 +26,7 @@ __all__ = [
     "Choice",
     "Plan",
     "Prepared",
+    "PreparedMethod",
     "choice_of",
     "forward_of_class",
     "instead_of_forward",
@@ -64,11 +66,34 @@ class Plan(NamedTuple):
     """What a module can become, before all workers have agreed.
 
     :ivar forward: is given the module and the arguments of its forward; None leaves its forward alone
+    :ivar methods: what stands for other methods, by name, and is given the module and their arguments
     """
 
     became: str
     why: str
     forward: Optional[Callable[..., Any]] = None
+    methods: Mapping[str, Callable[..., Any]] = MappingProxyType({})
+
+
+class PreparedMethod:
+    """Stands in a module's ``__dict__`` for another method than forward. Copied and pickled as :class:`Prepared`."""
+
+    def __init__(self, module: nn.Module, name: str, function: Callable[..., Any]) -> None:
+        self.module, self.name, self.function = module, name, function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(self.module, *args, **kwargs)
+
+    @property
+    def __wrapped__(self) -> Any:
+        """Whose arguments it takes, for :func:`inspect.signature`."""
+        return types.MethodType(getattr(type(self.module), self.name), self.module)
+
+    def __deepcopy__(self, memo: Dict[int, Any]) -> PreparedMethod:
+        return PreparedMethod(copy.deepcopy(self.module, memo), self.name, self.function)
+
+    def __reduce__(self) -> Any:
+        return getattr, (self.module, self.name)
 
 
 class Prepared:

@@ -34,7 +34,7 @@ from typing import Any, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
-from sar._engine import abi, schedule, session as _session, storage
+from sar._engine import abi, columns, schedule, session as _session, storage
 from sar.autograd import memo
 from sar.autograd.aggregate import aggregate
 from sar.autograd.autocast import product_dtype
@@ -307,7 +307,7 @@ class _SageMean(torch.autograd.Function):
             grad_x[: grad.shape[0]].addmm_(grad, w_self)
         elif grad_x is not None:
             grad_x[: grad.shape[0]] += grad.mm(w_self)
-        grad_bias = grad.sum(0, dtype=ctx.dtypes[3]) if for_bias else None
+        grad_bias = columns.totals(grad) if for_bias else None
         grads = zip((grad_x, grad_neigh, grad_self, grad_bias), ctx.dtypes)
         return None, *(g if g is None else g.to(d) for g, d in grads), None, None, None, None, None
 

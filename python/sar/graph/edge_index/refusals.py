@@ -94,8 +94,9 @@ def name_of(func: Any) -> str:
 # Nothing is put in their place, since modules that hold a function hold it under any name. It is the tensors that
 # refuse: they look for the function among the callers of torch's functions.
 
-_refused: Dict[Tuple[str, str], Tuple[str, str]] = {}
-"""Name of the file and of the code, which torch.compile leaves as they are: what is refused, and what to do instead."""
+_refused: Dict[Tuple[str, str], Optional[Tuple[str, str]]] = {}
+"""Name of the file and of the code, which torch.compile leaves as they are: what is refused, and what to do instead;
+None where what it calls is allowed."""
 _names: Set[str] = set()
 
 
@@ -107,6 +108,13 @@ def refuse_in(function: Callable[..., Any], name: str, instead: str) -> None:
     """
     code = inspect.unwrap(function).__code__
     _refused[code.co_filename, code.co_name] = name, instead
+    _names.add(code.co_name)
+
+
+def allow_in(function: Callable[..., Any]) -> None:
+    """Lets a function call what :func:`refuse_in` refuses."""
+    code = function.__code__
+    _refused[code.co_filename, code.co_name] = None
     _names.add(code.co_name)
 
 

@@ -332,7 +332,7 @@ def _lazily(func: Any, args: Any, kwargs: Any, given: List[EdgeTensor], in_place
     found = on_nodes(func, args, kwargs) if edges.on_nodes and not in_place else None
     if isinstance(found, Expr):
         return EdgeTensor(relation, found, edges)
-    if any(t.relation is not relation for t in given):
+    if call is not None and any(t.relation is not relation for t in given):
         raise ValueError(
             "tensors of the edges of two graphs were given to one function: edge_index with and without self loops are "
             "two graphs, for instance"

@@ -1,9 +1,9 @@
-"""Layers that look at all nodes of a graph: WLConv numbers their colours, GPSConv attends to each, and models that
-spread labels count classes and errors."""
+"""Layers that look at all nodes of a graph: WLConv numbers their colours, and models that spread labels count classes
+and errors."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional
+from typing import Any, Optional
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +16,7 @@ from sar.graph.readout import rows_of_all, sum_over_workers
 
 from .over_nodes import node_batch
 
-__all__ = ["correct", "gps_conv", "label_propagation", "wl_conv", "wl_histogram"]
+__all__ = ["correct", "label_propagation", "wl_conv", "wl_histogram"]
 
 
 @torch.no_grad()
@@ -50,41 +50,6 @@ def wl_histogram(original: Any, layer: Any, x: Tensor, batch: Optional[Tensor] =
     _session.all_reduce(out, "sum", abi.TRAIN)
     out = out.view(found.graphs, colours)
     return F.normalize(out.float(), dim=-1, eps=0) if norm else out
-
-
-def _after(layer: Any, norm: Any, h: Tensor, x: Tensor, named: Dict[str, Any]) -> Tensor:
-    """Dropout, the residual connection, and a normalization."""
-    h = F.dropout(h, p=layer.dropout, training=layer.training) + x
-    return h if norm is None else norm(h, **named)
-
-
-def gps_conv(
-    original: Any, layer: Any, x: Tensor, edge_index: Any, batch: Optional[Tensor] = None, **kwargs: Any
-) -> Tensor:
-    """Own nodes attend to the nodes of all workers, whose rows are gathered: N rows, and own x N weights a head."""
-    attention, kind = layer.attn, type(layer.attn)
-    if not issubclass(kind, torch.nn.MultiheadAttention):
-        raise NotImplementedError(
-            f"GPSConv on a graph split over workers has no {kind.__name__}: use attn_type='multihead'"
-        )
-    graphs = node_batch("GPSConv", x, 0, batch)
-    if graphs is None:  # one worker has all nodes
-        return original(layer, x, edge_index, batch, **kwargs)
-    hs: List[Tensor] = []
-    own = graphs.as_subclass(Tensor)
-    named = {"batch": None if batch is None else graphs} if layer.norm_with_batch else {}
-    if layer.conv is not None:
-        hs.append(_after(layer, layer.norm1, layer.conv(x, edge_index, **kwargs), x, named))
-    everyone = rows_of_all(x).unsqueeze(0)
-    if len(own):
-        others = None if graphs.graphs == 1 else own.unsqueeze(1) != rows_of_all(own)
-        h = attention(x.unsqueeze(0), everyone, everyone, attn_mask=others, need_weights=False)[0].squeeze(0)
-    else:  # torch divides by the number of queries
-        h = x + 0 * everyone.sum()
-    hs.append(_after(layer, layer.norm2, h, x, named))
-    out = sum(hs)
-    out = out + layer.mlp(out)
-    return out if layer.norm3 is None else layer.norm3(out, **named)
 
 
 def label_propagation(

@@ -12,7 +12,7 @@ from torch_geometric import nn as pyg
 from sar.autograd.fused.eligibility import disturbed
 from sar.autograd.fused.prepared import FUSED, NODES, REFUSED, STEPS, UNTOUCHED, Plan
 
-from . import calls, fused, over_nodes, patches, scripts
+from . import calls, fused, over_nodes, patches, scripts, transformers, unsupervised
 
 __all__ = ["plan"]
 
@@ -26,6 +26,7 @@ _FORWARDS: Dict[str, Callable[..., Any]] = {
 }
 """What stands for the forward of each class, and is given the original."""
 _STEPS = "the layer's own; its messages are computed in the engine, or in blocks of edges"
+_LOSSES = "its losses are means over the edges, pairs and nodes of all workers"
 _AGAIN = "the layer's own; one linear map is computed again in backward"
 
 
@@ -38,9 +39,16 @@ def plan(module: nn.Module, inside: bool) -> Optional[Plan]:
     if kind is None:
         return None
     name = kind.__name__
+    attends = transformers.instead_of(module)
+    if attends is not None:
+        return Plan(NODES, attends[1], attends[0])
     why = _refusal(module, name)
     if why is not None:
         return Plan(REFUSED, why)
+    methods = unsupervised.methods_of(module)
+    if methods:
+        whole = type(module).forward is pyg.DeepGraphInfomax.forward
+        return Plan(NODES, _LOSSES, unsupervised.dgi_forward if whole else None, methods)
     if isinstance(module, pyg.aggr.Aggregation):
         if inside:
             return Plan(UNTOUCHED, "it reduces the messages of its layer")
@@ -54,6 +62,8 @@ def plan(module: nn.Module, inside: bool) -> Optional[Plan]:
         if getattr(module, "mode", "graph") == "node":
             return Plan(UNTOUCHED, "it treats each row by itself")
         return Plan(NODES, "its statistics are those of the nodes of each graph", forward)
+    if isinstance(module, pyg.GPSConv):
+        return Plan(NODES, "its nodes attend to those of all workers", forward)
     if type(module) in fused.UNFIT:
         why = disturbed() or fused.UNFIT[type(module)](module)
         first = why is None and type(module) is pyg.SAGEConv and fused.product_is_narrower(module)

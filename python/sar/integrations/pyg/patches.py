@@ -17,7 +17,7 @@ import torch_geometric.nn  # noqa: F401  the modules whose names are replaced
 from sar._engine import session as _session
 from sar.config import Config
 from sar.graph.edge_index.placeholders import SplitNumbers
-from sar.graph.edge_index.refusals import refuse_in, refuse_nowhere
+from sar.graph.edge_index.refusals import allow_in, refuse_in, refuse_nowhere
 from sar.graph.edge_tensor.tensor import EdgeTensor
 from sar.graph.node_batch import NodeBatch
 from sar.integrations.replacements import Concerned, Patches, given
@@ -30,6 +30,7 @@ from . import (
     over_nodes,
     reductions,
     scripts,
+    transformers,
     transforms,
 )
 
@@ -63,6 +64,7 @@ def adapt() -> None:
     _applied = patches
     for path, said in scripts.WHOLE.items():
         refuse_in(refused[path], *said)
+    allow_in(transformers.of_one_graph)
     _warn_of_pools(pools)
 
 
@@ -130,7 +132,7 @@ METHODS: List[Tuple[str, Optional[Concerned], Dict[str, Callable[..., Any]]]] = 
         {
             "nn.ChebConv.forward": layers.cheb_conv,
             "nn.WLConv.forward": all_nodes.wl_conv,
-            "nn.GPSConv.forward": all_nodes.gps_conv,
+            "nn.GPSConv.forward": transformers.gps_conv,
             "nn.CorrectAndSmooth.correct": all_nodes.correct,
             "nn.HANConv.forward": hetero.han_conv,
         },

@@ -65,8 +65,8 @@ def homophily(original: Any, edge_index: Any, y: Tensor, batch: Optional[Tensor]
 
 BEFORE = "it needs the edges of the whole graph, which are on several workers: apply it before the graph is partitioned"
 ATTENTION = (
-    "its nodes attend to the nodes of all workers, which is not computed for this model: use layers of GPSConv with "
-    "attn_type='multihead', which attend to all nodes, or layers that attend to neighbours"
+    "its nodes attend to the nodes of all workers, and would see those of one: model = sar.prepare(model, data), once "
+    "before training, has them see all"
 )
 POOLING = (
     "it keeps the best nodes of the whole graph, which are on several workers: pool with global_add_pool, "
@@ -94,13 +94,15 @@ _WALKS = (
 )
 
 UTILS = ["is_undirected", "to_undirected", "coalesce", "sort_edge_index", "k_hop_subgraph", "to_dense_adj"]
-UTILS += ["negative_sampling", "to_scipy_sparse_matrix", "to_networkx", "to_torch_coo_tensor", "to_torch_csr_tensor"]
+UTILS += ["to_scipy_sparse_matrix", "to_networkx", "to_torch_coo_tensor", "to_torch_csr_tensor"]
 UTILS += ["remove_isolated_nodes", "contains_isolated_nodes", "hetero.group_hetero_graph"]
-UTILS += ["hetero.construct_bipartite_edge_index", "structured_negative_sampling", "batched_negative_sampling"]
+UTILS += ["hetero.construct_bipartite_edge_index"]
 UTILS += ["assortativity", "get_ppr", "bipartite_subgraph", "segregate_self_loops", "dropout_path"]
 UTILS += ["dropout_adj", "unbatch_edge_index", "to_torch_csc_tensor", "to_torch_sparse_tensor"]
 UTILS += ["train_test_split_edges", "add_random_edge", "to_dgl", "to_networkit", "to_cugraph", "get_self_loop_attr"]
 """Functions of torch_geometric.utils that need the edges of the whole graph."""
+DRAWS = ["negative_sampling", "batched_negative_sampling", "structured_negative_sampling"]
+"""Functions that ``sar`` has under the same names."""
 LOADERS = ["NeighborLoader", "LinkNeighborLoader", "HGTLoader", "ShaDowKHopSampler", "ClusterData"]
 LOADERS += ["GraphSAINTSampler", "NeighborSampler"]
 MODELS = ["TopKPooling", "SAGPooling", "ASAPooling", "PANPooling", "EdgePooling", "ClusterPooling"]
@@ -113,6 +115,13 @@ OWN_WAYS = {
 
 WHOLE: Dict[str, Tuple[str, str]] = {
     **{f"utils.{name}": (f"torch_geometric.utils.{name}", BEFORE) for name in (*UTILS, "homophily")},
+    **{
+        f"utils.{name}": (
+            f"torch_geometric.utils.{name}",
+            f"it would draw among the edges of this worker: sar.{name}, which takes the same, draws among all nodes",
+        )
+        for name in DRAWS
+    },
     "explain.Explainer.__call__": ("Explainer", _EXPLAIN),
     "loader.RandomNodeLoader.collate_fn": ("RandomNodeLoader", _LOADER),
     "nn.SGFormer.forward": ("torch_geometric.nn.SGFormer", ATTENTION),

@@ -7,10 +7,11 @@ from typing import Any, Dict, Optional, Tuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch_geometric.utils import batched_negative_sampling, negative_sampling, remove_self_loops, to_undirected
+from torch_geometric.utils import remove_self_loops
 
 from sar.graph.edge_index.index import SplitEdgeIndex
 from sar.graph.readout import sum_over_workers
+from sar.links.negative import pairs_apart
 
 from .layers import in_any_order
 
@@ -50,21 +51,15 @@ def super_gat_conv(
 ) -> Tensor:
     """The forward of SuperGATConv."""
     if layer.training and neg_edge_index is None:
-        neg_edge_index = _no_edges(layer, edge_index, len(x), batch)
+        neg_edge_index = _no_edges(layer, edge_index, batch)
     out: Tensor = original(layer, x, in_any_order(edge_index), neg_edge_index, batch)
     if layer.training:
         layer.att_y = layer.att_y.as_subclass(PairLabels)
     return out
 
 
-def _no_edges(layer: Any, edge_index: SplitEdgeIndex, num_nodes: int, batch: Optional[Tensor]) -> Tensor:
-    """Pairs of own nodes that are no edges in either direction: as many as PyG draws for this worker's edges, fewer
-    where it owns too few nodes. Local but for counts of self loops."""
+def _no_edges(layer: Any, edge_index: SplitEdgeIndex, batch: Optional[Tensor]) -> SplitEdgeIndex:
+    """Pairs of nodes of all workers that are no edges in either direction, as many as PyG draws. Collective."""
     if layer.add_self_loops:
         edge_index = remove_self_loops(edge_index.in_any_order())[0].with_loops()
-    wanted = int(layer.neg_sample_ratio * layer.edge_sample_ratio * edge_index.shape[1])
-    edges = edge_index.numbers()
-    edges = to_undirected(edges[:, (edges < num_nodes).all(0)], num_nodes=num_nodes)
-    if batch is not None and num_nodes:
-        return batched_negative_sampling(edges, batch.as_subclass(Tensor), num_neg_samples=wanted)
-    return negative_sampling(edges, num_nodes, num_neg_samples=wanted)
+    return pairs_apart(edge_index, int(layer.neg_sample_ratio * layer.edge_sample_ratio * edge_index.shape[1]), batch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, List, NamedTuple, Optional, Tuple
 
+from sar._engine import session as _session
 from sar.autograd.fused import costs
 from sar.autograd.fused.costs import LayerCost
 
@@ -17,7 +18,7 @@ class Sizes(NamedTuple):
     sent: int
 
 
-def cost(module: Any, sizes: Sizes, fused: bool, grad: bool = True) -> Optional[Tuple[int, int]]:
+def cost(module: Any, sizes: Sizes, fused: bool, grad: bool = True) -> Optional[Tuple[int, Optional[int]]]:
     """Bytes that a module sends in a training step, and keeps for backward; None where that is not known.
 
     :param fused: whether it runs in one piece
@@ -29,17 +30,32 @@ def cost(module: Any, sizes: Sizes, fused: bool, grad: bool = True) -> Optional[
             break
     else:
         return None
+    weight = next((p for p in module.parameters() if p.is_floating_point()), None)
+    item = 4 if weight is None else weight.element_size()
+    if kind.__name__ in _ATTENTION:
+        return 2 * _sent_by_all_reduce(item * _added(module)), None
     try:
         width, layer = _declared(module, library, kind.__name__, fused, grad)
         if layer is None or width < 1:
             return None
     except (AttributeError, TypeError):  # pairs of widths, and those that are not known before the first row
         return None
-    weight = next((p for p in module.parameters() if p.is_floating_point()), None)
-    item = 4 if weight is None else weight.element_size()
     saved = layer.saved + width * layer.saves_input + layer.result * layer.saves_result
     # a layer without parameters saves nothing where its input needs no gradient
     return layer.sent(item) * sizes.sent, saved * item * sizes.rows if grad or layer.parameters else 0
+
+
+def _added(attention: Any) -> int:
+    """Numbers that workers add up for the heads of a layer whose attention is linear, each way."""
+    width: int = attention.head_channels
+    keys = attention.fast_attn.num_rows if hasattr(attention, "fast_attn") else width
+    return int(attention.heads) * keys * (width + 1) + 1
+
+
+def _sent_by_all_reduce(count: int) -> int:
+    """Of so many bytes, by each worker: few go to each other one, of more a part, and again its sum."""
+    world = _session.current().world
+    return (world - 1) * count if count <= 32 << 10 else 2 * (world - 1) * count // world
 
 
 def _declared(m: Any, library: str, name: str, fused: bool, grad: bool) -> Tuple[Any, Optional[LayerCost]]:
@@ -72,11 +88,12 @@ def _declared(m: Any, library: str, name: str, fused: bool, grad: bool) -> Tuple
     return width, costs.sage_steps(width, out, grad, first)
 
 
+_ATTENTION = ("SGFormerAttention", "PolynormerAttention", "PerformerAttention")
 _KNOWN = {
     "dgl": ("GraphConv", "SAGEConv", "GATConv", "GATv2Conv", "GINConv"),
     "sar": ("GraphConv", "SAGEConv", "GATConv", "GATv2Conv", "GINConv", "DistributedBN1D"),
     "torch": ("_BatchNorm",),
-    "torch_geometric": ("GCNConv", "SAGEConv", "GATConv", "GATv2Conv", "GINConv"),
+    "torch_geometric": ("GCNConv", "SAGEConv", "GATConv", "GATv2Conv", "GINConv", *_ATTENTION),
 }
 _NAMES = {
     "dgl": (("_in_src_feats", "_in_feats"), ("_out_feats",), ("_num_heads",), ("_aggre_type",)),

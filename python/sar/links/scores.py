@@ -1,0 +1,84 @@
+"""Metrics of scores of edges and of pairs that are none, over all workers."""
+
+from __future__ import annotations
+
+from typing import Dict, Optional, Sequence
+
+import torch
+from torch import Tensor
+
+from sar._engine import abi, session as _session
+from sar.autograd.compile import uncompiled
+from sar.distributed.agreement import all_or_none, said_by_all
+from sar.graph.edge_tensor.tensor import values
+from sar.graph.readout import rows_of_all
+
+__all__ = ["link_metrics"]
+
+
+@uncompiled
+@torch.no_grad()
+def link_metrics(positive: Tensor, negative: Tensor, hits: Sequence[int] = (10, 50, 100)) -> Dict[str, Optional[float]]:
+    """How well scores tell edges from pairs that are none, over those of all workers. Collective.
+
+    - ``auc``: the area under the ROC curve; of equal scores half of the pairs count
+    - ``ap``: average precision
+    - ``mrr``: the mean of 1 / rank of each edge among the negatives, of equal scores the middle of the ranks
+    - ``hits@K``: the share of edges that score higher than the K-th highest negative
+
+    The first two and the last are those of sklearn and OGB, and all are exact: they come from counts. A worker holds
+    the scores of the edges of all workers, and of the negatives its own alone.
+
+    :param positive: of this worker's edges, ``[n]``
+    :param negative: of this worker's pairs, ``[m]``, which all edges are compared with; or ``[n, k]``: those of each
+        edge, and then ``mrr`` and ``hits@K`` compare an edge with its own
+    :param hits: each K
+    :returns: by name; None where a worker has no edges, or none has pairs
+    :raises ValueError: shapes that do not fit, or NaN
+    """
+
+    edges, pairs = values(positive).detach(), values(negative).detach()
+
+    def check() -> None:
+        own = pairs.dim() == 2
+        if edges.dim() != 1 or pairs.dim() not in (1, 2) or (own and len(pairs) != len(edges)):
+            raise ValueError(
+                f"link_metrics: scores of shape {tuple(edges.shape)} and {tuple(pairs.shape)}: give [n], and [m] or "
+                "[n, k]"
+            )
+        if bool(edges.isnan().any()) or bool(pairs.isnan().any()):
+            raise ValueError("link_metrics: a score is NaN")
+
+    all_or_none("sar.link_metrics", check)
+    own_pairs = max(said_by_all(pairs.dim())) == 2
+    everyone = rows_of_all(edges).sort().values
+    others = int(_summed(torch.tensor(pairs.numel())))
+    at_least = _summed(_above(pairs.reshape(-1), everyone, False))
+    above = _summed(_above(pairs.reshape(-1), everyone, True))
+    found: Dict[str, Optional[float]] = dict.fromkeys(["auc", "ap", "mrr", *(f"hits@{k}" for k in hits)])
+    count = len(everyone)
+    if not count or not others:
+        return found
+    twice = int((2 * (others - at_least) + (at_least - above)).sum())
+    found["auc"] = twice / (2 * count * others)
+    higher = count - torch.searchsorted(everyone, everyone)  # edges that score as much, or more
+    found["ap"] = float((higher.double() / (higher + at_least)).mean())
+    if own_pairs:  # of own edges, each with its own pairs
+        at_least, above = (pairs >= edges[:, None]).sum(1), (pairs > edges[:, None]).sum(1)
+    ranks = 1 + (at_least + above).double() / 2
+    hit = [(at_least < k).double().sum() for k in hits]
+    total = torch.stack([(1 / ranks).sum(), *hit])
+    if own_pairs:
+        _summed(total)
+    found.update(zip(["mrr", *(f"hits@{k}" for k in hits)], (total / count).tolist()))
+    return found
+
+
+def _above(scores: Tensor, bounds: Tensor, more: bool) -> Tensor:
+    """How many scores are at least each bound; or more than it."""
+    return len(scores) - torch.searchsorted(scores.sort().values, bounds, right=more)
+
+
+def _summed(own: Tensor) -> Tensor:
+    _session.all_reduce(own, "sum", abi.TRAIN)
+    return own
