@@ -50,9 +50,9 @@ def fetch(x: Tensor, ids: Tensor, data: Any = None) -> Tensor:
     Wire: a row for each row of another worker, and as much again in backward; 8 bytes more for each id that ``data``
     has looked up.
     """
-    from . import fetch
+    from .fetch import fetch as call
 
-    return fetch.fetch(x, ids, data)
+    return call(x, ids, data)
 
 
 def negative_sampling(
@@ -87,9 +87,9 @@ def negative_sampling(
     :raises ValueError: a number of nodes that is not there
     :raises TypeError: no graph split over workers
     """
-    from . import negative
+    from .negative import negative_sampling as call
 
-    return negative.negative_sampling(edges, num_nodes, num_neg_samples, method, force_undirected, seed=seed)
+    return call(edges, num_nodes, num_neg_samples, method, force_undirected, seed=seed)
 
 
 def batched_negative_sampling(
@@ -109,9 +109,9 @@ def batched_negative_sampling(
         one for each
     :raises ValueError: a batch vector that does not ascend
     """
-    from . import negative
+    from .negative import batched_negative_sampling as call
 
-    return negative.batched_negative_sampling(edges, batch, num_neg_samples, method, force_undirected, seed=seed)
+    return call(edges, batch, num_neg_samples, method, force_undirected, seed=seed)
 
 
 def structured_negative_sampling(
@@ -135,9 +135,9 @@ def structured_negative_sampling(
     :raises ValueError: a node with edges to all others, or two node types
     :raises TypeError: no graph split over workers
     """
-    from . import structured
+    from .structured import structured_negative_sampling as call
 
-    return structured.structured_negative_sampling(edges, num_nodes, contains_neg_self_loops, seed=seed)
+    return call(edges, num_nodes, contains_neg_self_loops, seed=seed)
 
 
 def link_metrics(positive: Tensor, negative: Tensor, hits: Sequence[int] = (10, 50, 100)) -> Dict[str, Optional[float]]:
@@ -158,6 +158,6 @@ def link_metrics(positive: Tensor, negative: Tensor, hits: Sequence[int] = (10, 
     :returns: by name; None where a worker has no edges, or none has pairs
     :raises ValueError: shapes that do not fit, or NaN
     """
-    from . import scores
+    from .scores import link_metrics as call
 
-    return scores.link_metrics(positive, negative, hits)
+    return call(positive, negative, hits)
