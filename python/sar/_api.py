@@ -51,10 +51,13 @@ from .graph.rowwise import rowwise
 from .graph.udf.batches import message_has_parameters
 from .integrations.dgl.patches.switch import patch_dgl, patched_edge_softmax, unpatch_dgl
 from .integrations.replacements import replaced
-from .links.fetch import fetch
-from .links.negative import batched_negative_sampling, negative_sampling
-from .links.scores import link_metrics
-from .links.structured import structured_negative_sampling
+from .links import (
+    batched_negative_sampling,
+    fetch,
+    link_metrics,
+    negative_sampling,
+    structured_negative_sampling,
+)
 from .loading import load
 from .nn import RelGraphConv, batch_norm as distributed_bn
 from .nn.batch_norm import DistributedBN1D

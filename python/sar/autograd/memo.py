@@ -134,9 +134,7 @@ def clear_memoized() -> None:
     _memo.clear()
 
 
-def forward(
-    relation: Relation, spec: abi.AggregateSpec, need: int, u: Tensor, e: Optional[Tensor], out: Tensor
-) -> int:
+def forward(relation: Relation, spec: abi.AggregateSpec, need: int, u: Tensor, e: Optional[Tensor], out: Tensor) -> int:
     """:func:`sar._engine.abi.aggregate_forward`, with a result that was kept where every worker has it."""
     if not _memo.tensors:
         return abi.aggregate_forward(relation.handle, spec, need, u, e, out)

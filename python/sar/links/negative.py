@@ -41,29 +41,7 @@ def negative_sampling(
     *,
     seed: Optional[int] = None,
 ) -> Given:
-    """Pairs of nodes of the whole graph that are no edges, as edges of a graph of their own. Collective.
-
-    ::
-
-        negative = sar.negative_sampling(data.edge_index)
-        scores = (z[negative[0]] * z[negative[1]]).sum(-1)
-
-    It takes what ``torch_geometric.utils.negative_sampling`` does. Pairs are distinct, uniform, and no self loops where
-    both ends are of one type. All workers together draw the same for any number of workers, where the partition has
-    original ids, as those of SAR have. Each worker gets the pairs that end at its own nodes: scoring them fetches rows
-    of sources, each once, in the window.
-
-    :param edges: an edge index, a data object of PyG with one, or a graph of one relation
-    :param num_nodes: own nodes or those of all workers, as a script has it; of both ends where these are of two types
-    :param num_neg_samples: pairs that this worker counts, which all workers add up; a float: so many for each edge of
-        all workers; by default one for each. There are fewer where the graph has fewer
-    :param method: as PyG has it; makes no difference
-    :param force_undirected: half of the pairs are those of the other half turned round
-    :param seed: what the pairs follow from, the same on every worker; by default rank 0's torch generator gives one
-    :returns: an edge index, int64 ``[2, pairs of this worker]``; a graph where a graph was given
-    :raises ValueError: a number of nodes that is not there
-    :raises TypeError: no graph split over workers
-    """
+    """See :func:`sar.negative_sampling`."""
     graph = graph_of(edges)
     space = _whole(graph)
 
@@ -93,14 +71,7 @@ def batched_negative_sampling(
     *,
     seed: Optional[int] = None,
 ) -> Given:
-    """:func:`negative_sampling` within each graph of a batch. Collective.
-
-    :param batch: the graph of each own node, int64, ascending with original ids; of both ends where these are of two
-        types
-    :param num_neg_samples: pairs for each graph, of all workers; a float: so many for each edge of a graph; by default
-        one for each
-    :raises ValueError: a batch vector that does not ascend
-    """
+    """See :func:`sar.batched_negative_sampling`."""
     graph = graph_of(edges)
     both = (batch, batch) if isinstance(batch, Tensor) else (batch[0], batch[1])
     spans = _spans(graph, both)

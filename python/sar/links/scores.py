@@ -19,23 +19,7 @@ __all__ = ["link_metrics"]
 @uncompiled
 @torch.no_grad()
 def link_metrics(positive: Tensor, negative: Tensor, hits: Sequence[int] = (10, 50, 100)) -> Dict[str, Optional[float]]:
-    """How well scores tell edges from pairs that are none, over those of all workers. Collective.
-
-    - ``auc``: the area under the ROC curve; of equal scores half of the pairs count
-    - ``ap``: average precision
-    - ``mrr``: the mean of 1 / rank of each edge among the negatives, of equal scores the middle of the ranks
-    - ``hits@K``: the share of edges that score higher than the K-th highest negative
-
-    The first two and the last are those of sklearn and OGB, and all are exact: they come from counts. A worker holds
-    the scores of the edges of all workers, and of the negatives its own alone.
-
-    :param positive: of this worker's edges, ``[n]``
-    :param negative: of this worker's pairs, ``[m]``, which all edges are compared with; or ``[n, k]``: those of each
-        edge, and then ``mrr`` and ``hits@K`` compare an edge with its own
-    :param hits: each K
-    :returns: by name; None where a worker has no edges, or none has pairs
-    :raises ValueError: shapes that do not fit, or NaN
-    """
+    """See :func:`sar.link_metrics`."""
 
     edges, pairs = values(positive).detach(), values(negative).detach()
 

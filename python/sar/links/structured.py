@@ -32,24 +32,7 @@ _MOST = 1000
 def structured_negative_sampling(
     edges: Any, num_nodes: Optional[int] = None, contains_neg_self_loops: bool = True, *, seed: Optional[int] = None
 ) -> Tuple[Union[EdgeEnds, Tensor], Union[EdgeEnds, Tensor], NodeIds]:
-    """For each edge ``(i, j)`` of this worker a node k such that there is no edge ``(i, k)``. Collective.
-
-    ::
-
-        i, j, k = sar.structured_negative_sampling(data.edge_index)
-        loss = F.margin_ranking_loss((z[i] * z[j]).sum(-1), (z[i] * z[k]).sum(-1), ones)
-
-    It takes what ``torch_geometric.utils.structured_negative_sampling`` does. k is uniform over the nodes of all
-    workers, and follows from the seed and the original ids of i and j alone.
-
-    :param edges: an edge index, a data object of PyG with one, or a graph of one relation and node type
-    :param num_nodes: taken, and not needed
-    :param contains_neg_self_loops: whether k may be i
-    :param seed: the same on every worker; by default rank 0's torch generator gives one
-    :returns: the rows of the edge index, and k: ids, with which ``z[k]`` fetches rows; int64 ``[edges]`` each
-    :raises ValueError: a node with edges to all others, or two node types
-    :raises TypeError: no graph split over workers
-    """
+    """See :func:`sar.structured_negative_sampling`."""
     graph = graph_of(edges)
     relation = graph._relations[0]
     if relation.canonical[0] != relation.canonical[2]:

@@ -165,9 +165,7 @@ def load(path: str, seeds: Tensor, batches: int) -> Optional[List[Tensor]]:
 
 def store(path: str, batches: List[Tensor]) -> None:
     """Writes a file that :func:`load` reads: int64 numbers; magic, number of batches, their lengths, their ids."""
-    numbers = torch.cat(
-        [torch.tensor([_MAGIC, len(batches)] + [len(b) for b in batches], dtype=torch.int64), *batches]
-    )
+    numbers = torch.cat([torch.tensor([_MAGIC, len(batches)] + [len(b) for b in batches], dtype=torch.int64), *batches])
     temporary = f"{path}.{os.getpid()}"
     target = torch.from_file(temporary, shared=True, size=len(numbers), dtype=torch.int64)
     target.copy_(numbers)
