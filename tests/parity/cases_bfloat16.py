@@ -285,11 +285,10 @@ def rounded_rows(part: Dict[str, Any], x: np.ndarray, w: np.ndarray, dtypes: Lis
     graph = build(part)
     rank = sar.comm.rank()
     found: Dict[str, Any] = {}
-    sar.Config.exchange = "pull"  # all rows travel, and the first sum agrees on that
-    ex.evaluate(graph._relations[0], ex.load("u", torch.from_numpy(x)), "sum")
     for setting in (dtypes[rank], None):
-        sar.Config.wire_dtype = setting
+        sar.Config.wire_dtype, sar.Config.exchange = setting, "pull"  # all rows travel
         try:
+            ex.evaluate(graph._relations[0], ex.load("u", torch.from_numpy(x)), "sum")  # the first one agrees on that
             rows, weights = torch.from_numpy(x).requires_grad_(), torch.from_numpy(w).requires_grad_()
             before = sent()
             total = ex.evaluate(graph._relations[0], ex.load("u", rows), "sum")
@@ -310,8 +309,7 @@ def rounded_rows(part: Dict[str, Any], x: np.ndarray, w: np.ndarray, dtypes: Lis
             found["gradients", setting] = [told(rows.grad), told(weights.grad)]
             assert sar.stats()["wire_dtype"] == setting
         finally:
-            sar.Config.wire_dtype = None
-    sar.Config.exchange = "auto"
+            sar.Config.wire_dtype, sar.Config.exchange = None, "auto"
     return found
 
 
