@@ -9,9 +9,9 @@ import (
 	"sar/core/mem"
 )
 
-// Weights gives the owners of sources what the edges of their sums are multiplied with. all are size bytes of each edge,
-// in the users' order. The result is by round, in the order of Sums[r].Col of the cover; free it. The relation has its
-// edge order.
+// Weights gives the owners of sources what the edges of their sums are multiplied with. all are size bytes of each
+// edge, in the users' order. The result is by round, in the order of Sums[r].Col of the cover; free it. The relation
+// has its edge order.
 func Weights(c *comm.Communicator, rel *graph.Relation, price graph.Price, all []byte, size int) ([]mem.Array[byte],
 	error) {
 	cover, p := rel.Covers[price], rel.Parts

@@ -267,8 +267,8 @@ func (s *Part) travels(r *relation, name string) error {
 	return nil
 }
 
-// Cover is what travels to a part for a sum over edges, over all relations: of all boundary rows some, and sums in place
-// of the others, by price.
+// Cover is what travels to a part for a sum over edges, over all relations: some of all boundary rows, and sums in
+// place of the others, by price.
 type Cover struct {
 	All int64 `json:"all"`
 	graph.Travels

@@ -307,8 +307,8 @@ def text_of(report: Report) -> str:
         lines.append(f"{100 * report.between_hosts:.1f} % of the edges are between the {report.hosts} hosts")
     if report.received:
         lines.append(
-            f"sums over edges send {sum(report.received):,} rows and partial sums, at most {max(report.received):,} to a "
-            "part; attention and max send rows"
+            f"sums over edges send {sum(report.received):,} rows and partial sums, at most "
+            f"{max(report.received):,} to a part; attention and max send rows"
         )
     lines += ["", table(header, rows)]
     if report.workers:

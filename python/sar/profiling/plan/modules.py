@@ -42,7 +42,7 @@ def cost(module: Any, sizes: Sizes, fused: bool, grad: bool = True) -> Optional[
         return None
     saved = layer.saved + width * layer.saves_input + layer.result * layer.saves_result
     # a layer without parameters saves nothing where its input needs no gradient
-    return layer.sent(item) * sizes.sent, saved * item * sizes.rows if grad or layer.parameters else 0
+    return int(layer.sent(item) * sizes.sent), saved * item * sizes.rows if grad or layer.parameters else 0
 
 
 def _added(attention: Any) -> int:
