@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import inspect
 import io
 import os
 import re
@@ -48,11 +49,12 @@ def help_text(words: list[str]) -> str:
 def public_names() -> list[str]:
     """Names that the reference has to have."""
     names = []
-    for module in ("sar", "sar.comm", "sar.nn", "sar.function", "sar.errors"):
+    for module in ("sar", "sar.comm", "sar.nn", "sar.nn.functional", "sar.function", "sar.errors"):
         found = importlib.import_module(module)
         public = getattr(found, "__all__", None) or [n for n in vars(found) if not n.startswith("_")]
-        own = [n for n in public if getattr(getattr(found, n), "__module__", "sar").startswith("sar")]
-        names += [f"{module}.{name}" for name in own if name != "annotations"]
+        of_module = {n: getattr(found, n) for n in public if n != "annotations"}
+        own = [n for n, x in of_module.items() if getattr(x, "__module__", "sar").startswith("sar")]
+        names += [f"{module}.{name}" for name in own if not inspect.ismodule(of_module[name])]
     return names
 
 
