@@ -566,8 +566,8 @@ sar_status sar_dataset_weights(sar_handle dataset, const char *what, DLTensor *w
 
 /* Prepares the next two: the graph without directions, loops and repetitions. A graph of one type
  * on disk whose edges all go both ways serves as it is. Any other is sorted into files without
- * names in the directory scratch, with memory bytes and 8 a node. Where outward is not 0, those have
- * each edge at its source alone, which sar_dataset_parhip can write.
+ * names in the directory scratch, with memory bytes and 8 a node. Where outward is not 0, those
+ * have each edge at its source alone, which sar_dataset_parhip can write.
  * Errors: SAR_ERR_IO where it cannot write there; SAR_ERR_STOPPED by progress. */
 sar_status sar_dataset_undirect(sar_handle dataset, const char *scratch, int64_t memory,
                                 int32_t outward, sar_progress progress, void *user);
@@ -659,8 +659,9 @@ typedef struct {
 /* Errors, here and wherever a relation is asked for: SAR_ERR_VALUE for one that is not there. */
 sar_status sar_graph_relation_info(sar_handle graph, int32_t relation, sar_relation_info *out);
 
-/* JSON: [{"peer", "receive_rows", "send_rows", "cover_rows", "cover_sums"}, ..]. The last two are what a sum over edges
-   receives: rows, and partial sums in place of the other rows, where these are fewer. */
+/* JSON: [{"peer", "receive_rows", "send_rows", "cover_rows", "cover_sums"}, ..]. The last two are
+ * what a sum over edges receives: rows, and partial sums in place of the other rows, where these
+ * are fewer. */
 sar_status sar_graph_boundary(sar_handle graph, int32_t relation, char **json);
 
 /* Own source rows that a peer reads, in the order in which they travel: out int64 [send_rows of
@@ -958,17 +959,18 @@ sar_status sar_checksum(const DLTensor *x, uint64_t *out);
 
 /* ---- columns: what batch normalization is made of, on own rows --------- */
 
-/* x is float [n, f]; numbers of columns are of its type, sums of columns float64 [2, f]. x, grad, out
- * and grad_x may each be bfloat16: what is computed is then float32 where x is bfloat16, else of the
- * type of x, and it is rounded to nearest even where it is written. Where x is normalized, by
+/* x is float [n, f]; numbers of columns are of its type, sums of columns float64 [2, f]. x, grad,
+ * out and grad_x may each be bfloat16: what is computed is then float32 where x is bfloat16, else
+ * of the type of x, and it is rounded to nearest even where it is written. Where x is normalized,
+ * by
  *   s[i, j] = (x[i, j] - columns[0, j]) * columns[1, j] + columns[2, j]
  * and with relu != 0 it becomes 0 where it is not above 0 (NaN stays), and so do gradients of it.
  * Behind that is dropout, in results and in gradients, unless it is NULL.
  * Sums add up in one order, whatever the number of threads. */
 
-/* Element [i, j] is multiplied by 0 where a random number in [0, 1), drawn for seed, key of row i and
- * j, is below share (of 31 bits), and is divided by 1 - share elsewhere. The numbers are the same for
- * every dtype, and whatever other rows there are. */
+/* Element [i, j] is multiplied by 0 where a random number in [0, 1), drawn for seed, key of row i
+ * and j, is below share (of 31 bits), and is divided by 1 - share elsewhere. The numbers are the
+ * same for every dtype, and whatever other rows there are. */
 typedef struct {
   size_t size;
   double share;         /* 0 to 1; 0: nothing is dropped */

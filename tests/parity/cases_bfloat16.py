@@ -17,7 +17,7 @@ from sar.graph.readout import graph_reduce
 from tests.parity import cases_layers, cases_pyg
 from tests.parity.cases_expression import Program, written
 from tests.parity.one_piece import counted
-from tests.support.worker import build, random_layer, refusal
+from tests.support.worker import build, random_layer, refusal, settings
 
 HALF = torch.bfloat16
 
@@ -160,13 +160,15 @@ def halved(part: Dict[str, Any], x: np.ndarray) -> Dict[str, Any]:
         "dgl gat": dgl.nn.GATConv(width, 32, 2, **loops),
     }
     found = {}
-    for name, layer in layers.items():
-        own = [sent()]
-        for given, autocast in ((rows, False), (rows.to(HALF), True)):
-            with torch.autocast("cpu", HALF, enabled=autocast), saved(max(len(x) * 32, 200)) as kept:
-                layer(*((given, index) if name.startswith("pyg") else (graph, given)))
-            own.append(sent())
-        found[name] = (own[1] - own[0], own[2] - own[1], sorted(kept))
+    with settings(exchange="pull"):  # all rows travel, and the first layer agrees on that
+        layers["dgl graph"](graph, rows)
+        for name, layer in layers.items():
+            own = [sent()]
+            for given, autocast in ((rows, False), (rows.to(HALF), True)):
+                with torch.autocast("cpu", HALF, enabled=autocast), saved(max(len(x) * 32, 200)) as kept:
+                    layer(*((given, index) if name.startswith("pyg") else (graph, given)))
+                own.append(sent())
+            found[name] = (own[1] - own[0], own[2] - own[1], sorted(kept))
     return found
 
 

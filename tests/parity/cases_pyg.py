@@ -22,7 +22,7 @@ from tests.parity.pyg_aggregations import CASES
 from tests.parity.pyg_own_layers import OWN
 from tests.parity.pyg_specs import IN, OUT, REFUSED, SPECS, TYPES, E, mlp, pyg_nn
 from tests.support.graphs import Graph
-from tests.support.worker import build, default_dtype, numpy, random_layer, refusal
+from tests.support.worker import build, default_dtype, numpy, random_layer, refusal, settings
 
 KNOWN = {**SPECS, **CASES, **OWN}
 
@@ -176,6 +176,7 @@ def layer(
     separate: tuple[int, ...] = (),
     dropout: float = 0.0,
     constant: bool = False,
+    exchange: str = "auto",
 ) -> dict[str, Any]:
     """The same on a worker; of parameters it has a part of the gradient. ``separate``: ranks whose layers run their own
     steps; ``dropout``: of attention; ``pieces``: how many layers ran in one piece, or computed a linear map again;
@@ -185,7 +186,8 @@ def layer(
     pieces_of.update(dict.fromkeys(("gatv2", "transformer"), linear._Linear))
     piece = pieces_of.get(name.partition("_")[0], scaled_product._SageMean)
     before = sent()
-    with noted() as how, fused(sar.rank() not in separate), counted(piece) as pieces, warned() as said:
+    one_by_one = fused(sar.rank() not in separate)
+    with noted() as how, one_by_one, counted(piece) as pieces, warned() as said, settings(exchange=exchange):
         found = step(name, edge_index, inputs, grads, state, dtype, dropout, constant)
     way = "values" if "values" in how else "blocks" if how else "fused"
     told = {"how": way, "pieces": len(pieces), "sent": int((sent() - before).sum()), "warned": said}

@@ -103,7 +103,8 @@ class Shards(GraphQueries):
                 columns = edge_ends(relation)[0]
                 found.append(torch.unique(columns[columns < relation.num_src]))
             else:
-                found.append(blocks.send_rows(relation.handle, relation.index, q, sizes[q]))
+                rows = blocks.send_rows(relation.handle, relation.index, q, sizes[q])
+                found.append(rows.sort().values)  # they travel in an order of their own
         return found
 
     @property
