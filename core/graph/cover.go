@@ -363,16 +363,18 @@ func (r *Structure) moveColumns(h *Halo, to []int32) error {
 	}
 	defer rows.Free()
 	copy(rows.Data, r.Row.Data[ptr[0]:])
-	old, own := make([]int32, len(to)+1), make([]int32, len(to))
+	old, own, begin := make([]int32, len(to)+1), make([]int32, len(to)), make([]int32, len(to)+1)
 	copy(old, ptr)
 	copy(own, h.Rows.Data)
+	begin[0] = old[0]
 	for i, at := range to {
-		ptr[at+1] = old[i+1] - old[i]
+		begin[at+1] = old[i+1] - old[i]
 		h.Rows.Data[at] = own[i]
 	}
 	for i := range to {
-		ptr[i+1] += ptr[i]
+		begin[i+1] += begin[i]
 	}
+	copy(ptr[1:len(to)], begin[1:]) // the first and the last are of the neighbours too, and stay
 	for i, at := range to {
 		copy(r.Row.Data[ptr[at]:ptr[at+1]], rows.Data[old[i]-old[0]:old[i+1]-old[0]])
 	}
