@@ -17,7 +17,7 @@ from tests.support.sessions import SESSIONS, Session, Workers, half
 
 pytest.importorskip("torch_geometric")
 
-CANCELLING = {"eg", "gen_edges", "own_message", "pna_model"}
+CANCELLING = {"gen_edges", "own_message", "pna_model"}
 """Layers with differences of nearly equal numbers, such as standard deviations: on some graphs, single precision is off
 by up to 5e-5."""
 EVERYWHERE = [session for session in SESSIONS if session.world <= 4]
@@ -109,8 +109,9 @@ def test_own_layer(few: Workers, name: str) -> None:
 @pytest.mark.parametrize("name", half(SPECS))
 def test_single_precision(two: Workers, name: str) -> None:
     """Single precision is within 1e-5 of PyG in double precision, relative to the largest entry or 1; gradients of
-    parameters, which are sums over all rows, within four times PyG's own rounding where that is more."""
-    check(two, make("random", 2, seed=32), name, "float32", rounds=name in CANCELLING)
+    parameters, which are sums over all rows, within four times PyG's own rounding where that is more. A standard
+    deviation of nearly equal numbers amplifies the rounding of the sums, and so their order: rows alone travel there."""
+    check(two, make("random", 2, seed=32), name, "float32", exchange="pull" if name == "eg" else "auto")
 
 
 @pytest.mark.full
