@@ -57,7 +57,12 @@ func rows(x ...float32) session.Rows[float32] {
 // sum of these squares goes back to that one.
 func ExampleRun() {
 	var b session.Builder
-	x := b.U(1)
+	sumOfSquares(b.U(1), func(rank int) session.Rows[float32] { return rows(float32(2*rank+1), float32(2*rank+2)) })
+	// Output: [[16 1] [2 4] [4 9] [6 8]]
+}
+
+// sumOfSquares runs a program on two workers, forward and backward.
+func sumOfSquares(x session.Expr, features func(rank int) session.Rows[float32]) {
 	program, err := x.Mul(x).Sum()
 	if err != nil {
 		log.Fatal(err)
@@ -68,9 +73,8 @@ func ExampleRun() {
 			return nil, err
 		}
 		defer g.Free()
-		x := rows(float32(2*s.Rank()+1), float32(2*s.Rank()+2))
 		call, err := session.Run(ctx, g, program, session.Inputs[float32]{
-			Operands: []session.Rows[float32]{x}, Grads: []int{0},
+			Operands: []session.Rows[float32]{features(s.Rank())}, Grads: []int{0},
 		})
 		if err != nil {
 			return nil, err
@@ -81,36 +85,15 @@ func ExampleRun() {
 		}
 		return fmt.Sprint(call.Out.Data, grads[0].Data), nil
 	})
-	// Output: [[16 1] [2 4] [4 9] [6 8]]
 }
 
 // Rows that are stored and travel in bfloat16, where 1.3 is 1.296875; what is computed of them is float32. Each node
 // gets the square of the feature of the one before it, and the gradient of the sum of these squares goes back there.
 func ExampleExpr_InBFloat16() {
 	var b session.Builder
-	x := b.U(1).InBFloat16()
-	program, err := x.Mul(x).Sum()
-	if err != nil {
-		log.Fatal(err)
-	}
-	onTwo(func(ctx context.Context, s *session.Session) (any, error) {
-		g, err := ring(ctx, s)
-		if err != nil {
-			return nil, err
-		}
-		defer g.Free()
-		half := []uint16{dtypes.ToBFloat16(1.3), dtypes.ToBFloat16(2)}
-		call, err := session.Run(ctx, g, program, session.Inputs[float32]{
-			Operands: []session.Rows[float32]{{Half: half, N: 2, Width: 1}}, Grads: []int{0},
-		})
-		if err != nil {
-			return nil, err
-		}
-		grads, err := call.Backward(ctx, rows(1, 1))
-		if err != nil {
-			return nil, err
-		}
-		return fmt.Sprint(call.Out.Data, grads[0].Data), nil
+	half := []uint16{dtypes.ToBFloat16(1.3), dtypes.ToBFloat16(2)}
+	sumOfSquares(b.U(1).InBFloat16(), func(int) session.Rows[float32] {
+		return session.Rows[float32]{Half: half, N: 2, Width: 1}
 	})
 	// Output: [[4 1.6818848] [2.59375 4] [4 1.6818848] [2.59375 4]]
 }

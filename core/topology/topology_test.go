@@ -77,41 +77,36 @@ func TestCoverAgainstTheWholeGraph(t *testing.T) {
 		}
 		return nil
 	}, func(w *whole, parts []*Graph) {
-		world := len(parts)
-		for p, g := range parts {
-			for i, rel := range g.Relations {
-				for price := range graph.NumPrices + 1 {
-					for r := 1; r < world; r++ {
-						q := (p + r) % world
-						travels, got, want := map[int32]bool{}, [][2]int32{}, [][2]int32{}
-						for _, row := range rel.Send[r].Data[:rel.Lead(r, price)] {
-							travels[row] = true
+		eachShard(parts, func(i, p, r, q int) {
+			rel := parts[p].Relations[i]
+			for price := range graph.NumPrices + 1 {
+				travels, got, want := map[int32]bool{}, [][2]int32{}, [][2]int32{}
+				for _, row := range rel.Send[r].Data[:rel.Lead(r, price)] {
+					travels[row] = true
+				}
+				if c := rel.Covers[price]; c != nil {
+					rows := parts[q].Relations[i].Covers[price].Rows[r].Data
+					for n, row := range rows {
+						degree := parts[q].Relations[i].RowPtr.Data[row+1] - parts[q].Relations[i].RowPtr.Data[row]
+						if c.InDegree[r].Data[n] != degree {
+							t.Fatalf("%s: row %d of rank %d has in-degree %d, not %d", rel.Type, row, q, degree, c.InDegree[r].Data[n])
 						}
-						if c := rel.Covers[price]; c != nil {
-							rows := parts[q].Relations[i].Covers[price].Rows[r].Data
-							for n, row := range rows {
-								degree := parts[q].Relations[i].RowPtr.Data[row+1] - parts[q].Relations[i].RowPtr.Data[row]
-								if c.InDegree[r].Data[n] != degree {
-									t.Fatalf("%s: row %d of rank %d has in-degree %d, not %d", rel.Type, row, q, degree, c.InDegree[r].Data[n])
-								}
-								for _, source := range c.Sums[r].Col.Data[c.Sums[r].Ptr.Data[n]:c.Sums[r].Ptr.Data[n+1]] {
-									got = append(got, [2]int32{source, row})
-								}
-							}
-							sums += len(rows)
-						}
-						for _, e := range w.between(i, p, q) {
-							if !travels[w.row(e.src)] {
-								want = append(want, [2]int32{w.row(e.src), w.row(e.dst)})
-							}
-						}
-						if !sameSet(got, want) {
-							t.Fatalf("%s, price %d, rank %d for rank %d: sums of %v, expected %v", rel.Type, price, p, q, got, want)
+						for _, source := range c.Sums[r].Col.Data[c.Sums[r].Ptr.Data[n]:c.Sums[r].Ptr.Data[n+1]] {
+							got = append(got, [2]int32{source, row})
 						}
 					}
+					sums += len(rows)
+				}
+				for _, e := range w.between(i, p, q) {
+					if !travels[w.row(e.src)] {
+						want = append(want, [2]int32{w.row(e.src), w.row(e.dst)})
+					}
+				}
+				if !sameSet(got, want) {
+					t.Fatalf("%s, price %d, rank %d for rank %d: sums of %v, expected %v", rel.Type, price, p, q, got, want)
 				}
 			}
-		}
+		})
 	})
 	if sums < 100 {
 		t.Errorf("%d sums in all graphs together", sums)
@@ -132,36 +127,42 @@ func TestHandOverAgainstTheWholeGraph(t *testing.T) {
 		}
 		return nil
 	}, func(w *whole, parts []*Graph) {
-		world := len(parts)
-		for p, g := range parts {
-			for i, rel := range g.Relations {
-				for r := 1; r < world; r++ {
-					q := (p + r) % world
-					o, reached := &rel.Outgoing[r], parts[q].Relations[i].Reached[r].Data
-					var got, want [][2]int32
-					for k, row := range rel.Send[r].Data {
-						lo, hi := o.Ptr.Data[k], o.Ptr.Data[k+1]
-						numbers := make([]int32, hi-lo)
-						o.Rows(numbers, int64(lo), 0)
-						for _, n := range numbers {
-							got = append(got, [2]int32{row, reached[n]})
-						}
-					}
-					for _, e := range w.between(i, p, q) {
-						want = append(want, [2]int32{w.row(e.src), w.row(e.dst)})
-					}
-					if !sameSet(got, want) {
-						t.Fatalf("%s, rank %d into rank %d: edges %v, expected %v", rel.Type, p, q, got, want)
-					}
-					shard := g.shards[rel].Out[r]
-					if int(shard.Edges) != len(want) || int(shard.Sources) != len(rel.Send[r].Data) ||
-						int(shard.Rows) != len(reached) {
-						t.Fatalf("%s, rank %d into rank %d: %+v", rel.Type, p, q, shard)
-					}
+		eachShard(parts, func(i, p, r, q int) {
+			g, rel := parts[p], parts[p].Relations[i]
+			o, reached := &rel.Outgoing[r], parts[q].Relations[i].Reached[r].Data
+			var got, want [][2]int32
+			for k, row := range rel.Send[r].Data {
+				lo, hi := o.Ptr.Data[k], o.Ptr.Data[k+1]
+				numbers := make([]int32, hi-lo)
+				o.Rows(numbers, int64(lo), 0)
+				for _, n := range numbers {
+					got = append(got, [2]int32{row, reached[n]})
 				}
 			}
-		}
+			for _, e := range w.between(i, p, q) {
+				want = append(want, [2]int32{w.row(e.src), w.row(e.dst)})
+			}
+			if !sameSet(got, want) {
+				t.Fatalf("%s, rank %d into rank %d: edges %v, expected %v", rel.Type, p, q, got, want)
+			}
+			shard := g.shards[rel].Out[r]
+			if int(shard.Edges) != len(want) || int(shard.Sources) != len(rel.Send[r].Data) ||
+				int(shard.Rows) != len(reached) {
+				t.Fatalf("%s, rank %d into rank %d: %+v", rel.Type, p, q, shard)
+			}
+		})
 	})
+}
+
+// eachShard calls f with each relation and each pair of ranks, p and, in round r of p, q.
+func eachShard(parts []*Graph, f func(relation, p, r, q int)) {
+	for p, g := range parts {
+		for i := range g.Relations {
+			for r := 1; r < len(parts); r++ {
+				f(i, p, r, (p+r)%len(parts))
+			}
+		}
+	}
 }
 
 func sameSet(a, b [][2]int32) bool {
