@@ -54,11 +54,7 @@ func (a *plainSum[T]) partialSums(c Covering, out []T) *Ahead {
 		Way: comm.ToOwner, RowBytes: a.sumBytes(), Send: made, Recv: got,
 		Produce: func(r, first, n int, dst []byte) error {
 			sums := kernel.CSR{Ptr32: c.Cover.Sums[r].Ptr.Data, Col: c.Cover.Sums[r].Col.Data}
-			product := a.product(sums, a.u, nil, nil)
-			if a.w != nil {
-				product.W = view.Numbers[T](c.Weights[r])
-			}
-			kernel.SpMMRows(a.Pool, view.Numbers[T](dst), product, first, first+n)
+			kernel.SpMMRows(a.Pool, view.Numbers[T](dst), a.ofSums(c, r, a.product(sums, a.u, nil, nil)), first, first+n)
 			return nil
 		},
 		Consume: func(r, first, n int, src []byte) error {
@@ -69,30 +65,31 @@ func (a *plainSum[T]) partialSums(c Covering, out []T) *Ahead {
 	}
 }
 
+// ofSums gives a product over the sums of a round the weights of their edges.
+func (a *plainSum[T]) ofSums(c Covering, round int, m kernel.Product[T]) kernel.Product[T] {
+	if a.w != nil {
+		m.W = view.Numbers[T](c.Weights[round])
+	}
+	return m
+}
+
 // gradientRows is what backward sends ahead: rows of destinations, which owners of sources add to gradU where it is
 // not nil.
 func (a *plainSum[T]) gradientRows(c Covering, gradU []T) *Ahead {
 	made, got := c.sums()
+	grad := view.Bytes(a.Grad)
+	if a.HalfGrad != nil {
+		grad = view.Bytes(a.HalfGrad)
+	}
 	return &Ahead{
 		Way: comm.Pushed, RowBytes: a.gradBytes(), Send: got, Recv: made,
 		Produce: func(r, first, n int, dst []byte) error {
-			rows := c.Cover.Rows[r].Data[first : first+n]
-			if a.HalfGrad != nil {
-				gather(a.Pool, dst, view.Bytes(a.HalfGrad), a.gradBytes(), rows)
-			} else {
-				gather(a.Pool, dst, view.Bytes(a.Grad), a.gradBytes(), rows)
-			}
+			gather(a.Pool, dst, grad, a.gradBytes(), c.Cover.Rows[r].Data[first:first+n])
 			return nil
 		},
 		Consume: func(r, first, n int, src []byte) error {
 			if gradU == nil {
 				return nil
-			}
-			var x source[T]
-			if a.HalfGrad != nil {
-				x.half = view.Numbers[kernel.BFloat16](src)
-			} else {
-				x.x = view.Numbers[T](src)
 			}
 			var scale []T
 			if a.mean {
@@ -104,11 +101,8 @@ func (a *plainSum[T]) gradientRows(c Covering, gradU []T) *Ahead {
 			columns := kernel.Columns{
 				Ptr: sums.Ptr.Data, Rows: sums.Col.Data, Begin: int32(first), End: int32(first + n),
 			}
-			product := a.product(kernel.CSR{}, x, scale, nil)
-			if a.w != nil {
-				product.W = view.Numbers[T](c.Weights[r])
-			}
-			kernel.SpMMScatter(a.Pool, gradU, product, columns)
+			product := a.product(kernel.CSR{}, rowsIn[T](src, a.HalfGrad != nil), scale, nil)
+			kernel.SpMMScatter(a.Pool, gradU, a.ofSums(c, r, product), columns)
 			return nil
 		},
 	}

@@ -55,13 +55,16 @@ type source[T kernel.Float] struct {
 	half []kernel.BFloat16
 }
 
-// received is boundary rows of u in a frame.
-func (a *plainSum[T]) received(frame []byte) source[T] {
-	if a.half {
+// rowsIn are the rows of a frame.
+func rowsIn[T kernel.Float](frame []byte, half bool) source[T] {
+	if half {
 		return source[T]{half: view.Numbers[kernel.BFloat16](frame)}
 	}
 	return source[T]{x: view.Numbers[T](frame)}
 }
+
+// received is boundary rows of u in a frame.
+func (a *plainSum[T]) received(frame []byte) source[T] { return rowsIn[T](frame, a.half) }
 
 // backward computes the gradients of a plan, one after the other.
 func (a *plainSum[T]) backward(plan *expr.GradientPlan, c Covering, start Start) error {

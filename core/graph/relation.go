@@ -33,6 +33,7 @@ type Relation struct {
 // Cover is which sums travel in place of rows: those of rows of peers that this worker makes, and
 // those of own rows that peers make.
 type Cover struct {
+	Total int64 // sums, between all workers
 	// Rows[r] are the own rows of which peer (Rank-r) mod P makes sums, in the order in which
 	// they travel: that in which rows are computed.
 	Rows []mem.Array[int32]
@@ -60,7 +61,8 @@ func (r *Relation) Ascends() bool {
 
 // NewCover is one between so many workers, without sums.
 func NewCover(parts int) *Cover {
-	return &Cover{make([]mem.Array[int32], parts), make([]Partial, parts), make([]mem.Array[int32], parts)}
+	return &Cover{Rows: make([]mem.Array[int32], parts), Sums: make([]Partial, parts),
+		InDegree: make([]mem.Array[int32], parts)}
 }
 
 // Make makes room for the sums of a round that this worker makes, over so many edges.

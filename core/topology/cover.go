@@ -46,33 +46,24 @@ func tellLeading(c *comm.Communicator, rels []*graph.Relation) error {
 // Cover is what it takes to send sums in place of the rows that do not travel at a price; nil where all do, on all
 // workers. The first call for a price moves 4 bytes for each edge from such a row, and 4 for each sum.
 func (g *Graph) Cover(c *comm.Communicator, rel *graph.Relation, price graph.Price) (*graph.Cover, error) {
-	if x := rel.Covers[price]; x != nil || g.noSums[coverKey{rel, price}] {
-		return x, nil
-	}
-	x, total, err := makeCover(c, rel, price)
-	if err != nil {
-		x.Free()
-		return nil, err
-	}
-	if total == 0 {
-		x.Free()
-		if g.noSums == nil {
-			g.noSums = map[coverKey]bool{}
+	x := rel.Covers[price]
+	if x == nil {
+		made, err := makeCover(c, rel, price)
+		if err != nil || made.Total == 0 {
+			made.Free()
 		}
-		g.noSums[coverKey{rel, price}] = true
+		if err != nil {
+			return nil, err
+		}
+		x, rel.Covers[price] = made, made
+	}
+	if x.Total == 0 {
 		return nil, nil
 	}
-	rel.Covers[price] = x
 	return x, nil
 }
 
-type coverKey struct {
-	rel   *graph.Relation
-	price graph.Price
-}
-
-// makeCover makes a cover. total is how many sums there are between all workers.
-func makeCover(c *comm.Communicator, rel *graph.Relation, price graph.Price) (x *graph.Cover, total int64, err error) {
+func makeCover(c *comm.Communicator, rel *graph.Relation, price graph.Price) (x *graph.Cover, err error) {
 	p := rel.Parts
 	x = graph.NewCover(p)
 	w := &coverWriter{rel: rel, price: price, cover: x, at: make([]place, p)}
@@ -84,11 +75,11 @@ func makeCover(c *comm.Communicator, rel *graph.Relation, price graph.Price) (x 
 		begin := h.Begin + h.Lead(price)
 		reach, err := rel.Reach(begin, h.End, place)
 		if err != nil {
-			return x, 0, err
+			return x, err
 		}
 		defer reach.Free()
 		if err := x.Rows[r].Make(mem.Structure, reach.Len); err != nil {
-			return x, 0, err
+			return x, err
 		}
 		reach.List(x.Rows[r].Data, rel.Order.Data)
 		edges := int64(rel.ColPtr.Data[h.End] - rel.ColPtr.Data[begin])
@@ -98,25 +89,26 @@ func makeCover(c *comm.Communicator, rel *graph.Relation, price graph.Price) (x 
 	}
 	heard, err := c.AllToAllInts(tell)
 	if err != nil {
-		return x, 0, err
+		return x, err
 	}
 	recv := make([]int, p)
 	for r := 1; r < p; r++ {
 		q := (rel.Rank + r) % p
 		sums, edges := heard[q][0], heard[q][1]
 		if sums < 0 || sums > edges || edges >= 1<<31 || edges > 0 && rel.Lead(r, price) == len(rel.Send[r].Data) {
-			return x, 0, fmt.Errorf("rank %d names %d sums of %d edges from rows of this rank", q, sums, edges)
+			return x, fmt.Errorf("rank %d names %d sums of %d edges from rows of this rank", q, sums, edges)
 		}
 		if err := x.Make(r, int(sums), int(edges)); err != nil {
-			return x, 0, err
+			return x, err
 		}
 		recv[r] = int(sums + edges)
 	}
 	sum, err := c.SumInts(own)
 	if err != nil || sum[0] == 0 {
-		return x, 0, err
+		return x, err
 	}
-	return x, sum[0], records4(c, records, recv, w.put, w.get)
+	x.Total = sum[0]
+	return x, records4(c, records, recv, w.put, w.get)
 }
 
 // records4 sends records of 4 bytes to the owners of rows.
@@ -147,20 +139,33 @@ type place struct {
 	inside  bool
 }
 
+// begin goes to the first slot of a row that reads columns [first, end).
+func (at *place) begin(rel *graph.Relation, row, first, end int32) {
+	k0, k1 := rel.Span(int(row), first, end)
+	at.k, at.last, at.inside = int32(k0), int32(k1), true
+}
+
+// advance goes to the next slot, and tells whether that was the last of the sum.
+func (at *place) advance() bool {
+	at.k++
+	at.inside = at.k < at.last
+	if !at.inside {
+		at.sum++
+	}
+	return !at.inside
+}
+
 func (w *coverWriter) put(r int) uint32 {
 	at, rel := &w.at[r], w.rel
 	h := &rel.Halo[r]
 	if !at.inside {
 		row := w.cover.Rows[r].Data[at.sum]
-		k0, k1 := rel.Span(int(row), h.Begin+h.Lead(w.price), h.End)
-		at.k, at.last, at.inside = int32(k0), int32(k1), true
+		at.begin(rel, row, h.Begin+h.Lead(w.price), h.End)
 		return uint32(rel.RowPtr.Data[row+1] - rel.RowPtr.Data[row])
 	}
 	number := uint32(rel.Col.Data[at.k] - h.Begin)
-	if at.k++; at.k == at.last {
+	if at.advance() {
 		number |= lastEdge
-		at.sum++
-		at.inside = false
 	}
 	return number
 }

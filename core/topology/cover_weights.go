@@ -28,14 +28,11 @@ func Weights(c *comm.Communicator, rel *graph.Relation, price graph.Price, all [
 	put := func(r, _ int, dst []byte) {
 		at, h := &at[r], &rel.Halo[r]
 		if !at.inside {
-			k0, k1 := rel.Span(int(cover.Rows[r].Data[at.sum]), h.Begin+h.Lead(price), h.End)
-			at.k, at.last, at.inside = int32(k0), int32(k1), true
+			at.begin(rel, cover.Rows[r].Data[at.sum], h.Begin+h.Lead(price), h.End)
 		}
 		edge := int(rel.RowEdge.Data[at.k])
 		copy(dst[:size], all[edge*size:])
-		if at.k++; at.k == at.last {
-			at.sum, at.inside = at.sum+1, false
-		}
+		at.advance()
 	}
 	var to []int32 // of the edges of a round, in the order in which they come
 	get := func(r, i int, src []byte) error {

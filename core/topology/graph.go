@@ -27,7 +27,6 @@ type Graph struct {
 	order  sync.Mutex
 	block  *block // nil for a full graph
 	shards map[*graph.Relation]*Shards
-	noSums map[coverKey]bool // at which prices all rows travel
 }
 
 // Source gives edges that can be read again whenever they are needed.

@@ -62,16 +62,9 @@ func (s *writer) cover(p, i int, ptr []int32) error {
 
 // edges calls visit with the column, less begin, and the row of every edge from columns [begin, end).
 func (c *coverer) edges(begin, end int64, visit func(column, row int32)) error {
-	row, k := int32(0), int32(0)
-	return c.rels[c.relation].arrays[c.part][colArray].Each(func(v []int32) {
-		for _, id := range v {
-			for k >= c.ptr[row+1] {
-				row++
-			}
-			k++
-			if j := int64(c.column.Data[uint32(id)]); j >= begin && j < end {
-				visit(int32(j-begin), row)
-			}
+	return eachEdge(c.rels[c.relation].arrays[c.part], c.ptr, func(id, row int32) {
+		if j := int64(c.column.Data[uint32(id)]); j >= begin && j < end {
+			visit(int32(j-begin), row)
 		}
 	})
 }

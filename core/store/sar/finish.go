@@ -202,23 +202,30 @@ func (s *writer) transposeColumns(files map[string]npy.Output, ptr, colPtr []int
 	for j := range n {
 		next.Data[j] = colPtr[j] - begin
 	}
-	row, k := int32(0), int32(0)
-	err := files[colArray].Each(func(v []int32) {
-		for _, j := range v {
-			for k >= ptr[row+1] {
-				row++
-			}
-			k++
-			if j -= first; uint32(j) < uint32(n) {
-				rows.Data[next.Data[j]] = row
-				next.Data[j]++
-			}
+	err := eachEdge(files, ptr, func(j, row int32) {
+		if j -= first; uint32(j) < uint32(n) {
+			rows.Data[next.Data[j]] = row
+			next.Data[j]++
 		}
 	})
 	if err != nil {
 		return err
 	}
 	return files[rowArray].Write(int64(begin), view.Bytes(rows.Data))
+}
+
+// eachEdge calls visit with what colArray has of every edge, and its row.
+func eachEdge(files map[string]npy.Output, ptr []int32, visit func(col, row int32)) error {
+	row, k := int32(0), int32(0)
+	return files[colArray].Each(func(v []int32) {
+		for _, col := range v {
+			for k >= ptr[row+1] {
+				row++
+			}
+			k++
+			visit(col, row)
+		}
+	})
 }
 
 // writeKey numbers the columns by the original ids of their nodes.
