@@ -38,7 +38,25 @@ func tellLeading(c *comm.Communicator, rels []*graph.Relation) error {
 				least = n
 				rel.SendLeading[r][price] = int32(n)
 			}
+			if err := groupsAscend(rel, r); err != nil {
+				return err
+			}
 		}
+	}
+	return nil
+}
+
+// groupsAscend checks that the send list of a round, between the numbers of rows that travel at each price, ascends.
+func groupsAscend(rel *graph.Relation, round int) error {
+	send, begin := rel.Send[round].Data, int32(0)
+	for _, end := range append(rel.SendLeading[round][:], int32(len(send))) {
+		for k := begin + 1; k < end; k++ {
+			if send[k] <= send[k-1] {
+				return fmt.Errorf("relation %s: rank %d reads rows %d and %d of rank %d in this order: their parts are not of the "+
+					"same run of sar partition", rel.Type, (rel.Rank+round)%rel.Parts, send[k-1], send[k], rel.Rank)
+			}
+		}
+		begin = end
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"sar/core/comm"
 	"sar/core/graph"
 	"sar/core/kernel"
+	"sar/core/mem"
 )
 
 // Every owner knows which of its rows each peer reads, how many of them travel as rows, and how
@@ -39,6 +40,9 @@ func TestConnectAgainstTheWholeGraph(t *testing.T) {
 					if halo := parts[q].Relations[i].Halo[(q-p+world)%world]; leading != halo.Leading {
 						t.Fatalf("%s: rank %d sends %v rows to rank %d, which expects %v", rel.Type, p, leading, q, halo.Leading)
 					}
+					if err := groupsAscend(rel, (q-p+world)%world); err != nil {
+						t.Fatal(err)
+					}
 					if slices.Sort(send); !slices.Equal(send, rows) {
 						t.Fatalf("%s: rank %d sends %v to rank %d, expected %v", rel.Type, p, send, q, rows)
 					}
@@ -59,6 +63,18 @@ func TestConnectAgainstTheWholeGraph(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A list that does not ascend between the places where another price begins is refused.
+func TestGroupsAscend(t *testing.T) {
+	rel := &graph.Relation{Structure: &graph.Structure{Parts: 2}, Send: make([]mem.Array[int32], 2),
+		SendLeading: [][graph.NumPrices]int32{{}, {2, 3, 3}}}
+	for rows, want := range map[[5]int32]bool{{1, 7, 0, 2, 9}: true, {7, 1, 0, 2, 9}: false, {1, 7, 0, 2, 2}: false} {
+		rel.Send[1].Data = rows[:]
+		if err := groupsAscend(rel, 1); (err == nil) != want {
+			t.Errorf("rows %v: %v", rows, err)
+		}
+	}
 }
 
 // Every edge between two workers is from a row that travels or of one sum, at every price, and both ends of a sum

@@ -182,6 +182,9 @@ def check_columns(graph: Graph, rank: int, result: Any) -> None:
         expected += [(q, s - graph.start[q]) for s in sources[owner == q]]
     found = list(zip(result["owner"].tolist(), result["row"].tolist()))  # those of a peer in an order of their own
     assert [q for q, _ in found] == [q for q, _ in expected] and sorted(found) == sorted(expected)
+    for q in range(world):  # four groups, by the price of a sum at which rows travel, each in the order of rows
+        rows = result["row"][result["owner"] == q]
+        assert (np.diff(rows) < 0).sum() <= (0 if q == rank else 3)
     assert result["owner"].dtype == result["row"].dtype == np.int64
 
 
