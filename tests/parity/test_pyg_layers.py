@@ -110,7 +110,7 @@ def test_own_layer(few: Workers, name: str) -> None:
 def test_single_precision(two: Workers, name: str) -> None:
     """Single precision is within 1e-5 of PyG in double precision, relative to the largest entry or 1; gradients of
     parameters, which are sums over all rows, within four times PyG's own rounding where that is more. A standard
-    deviation of nearly equal numbers amplifies the rounding of the sums, and so their order: rows alone travel there."""
+    deviation of nearly equal numbers amplifies the rounding of sums, and so their order: rows alone travel there."""
     check(two, make("random", 2, seed=32), name, "float32", exchange="pull" if name == "eg" else "auto")
 
 

@@ -15,7 +15,7 @@ from sar.errors import FormatError
 from sar.results.rows import OwnRows
 from sar.units import some
 
-from . import files, random_state
+from . import files
 from .files import Reader
 from .placement import RANK, ROWS, Placed, own_nodes
 from .state import Models, Optimizers, misfit, models_of, optimizers_of, shapes_of
@@ -177,6 +177,8 @@ class _Loaded:
 
     def _random(self, trees: List[Any]) -> Callable[[], None]:
         """What sets the random states."""
+        from . import random_state  # in few scripts
+
         origin = self.rank % self.reader.world
         state = decode(trees[origin if len(trees) > 1 else 0], lambda name: self.tensor(name, origin))
         try:

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from sar.units import some
 
-from . import random_state
 from .tree import encode
 
 Models = Union[nn.Module, Mapping[str, nn.Module]]
@@ -95,6 +94,8 @@ def capture(model: Models, optimizer: Optimizers, extra: Any) -> State:
                     if isinstance(value, Tensor) and value.dim() and value.shape == parameters[number].shape:
                         follows[f"{prefix}.state.{number}.{key}"] = names[id(parameters[number])]
     trees["extra"] = encode(extra, "extra", tensors)
+    from . import random_state  # in few scripts
+
     trees["random"] = encode(random_state.capture(), "random", tensors)
     return State(trees, tensors, follows)
 
