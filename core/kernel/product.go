@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"unsafe"
 
 	"sar/core/internal/vec"
 )
@@ -155,9 +156,9 @@ func (m *sums[T]) sum(y []T, first bool) {
 }
 
 const (
-	// nearSlots rows in bfloat16 are brought into the first cache before they are added up:
+	// nearBytes of rows in bfloat16 are brought into the first cache before they are added up:
 	// docs/decisions/0027-near-rows.md.
-	nearSlots = 32
+	nearBytes = 32 << 10
 	// nearColumns is the widest row that is added up as it is: of wider ones the loops read some columns of all rows, and
 	// then others, more than twice.
 	nearColumns = 128
@@ -167,8 +168,9 @@ const (
 func (m *sums[T]) nearRow(y []T, r vec.Run, first bool) {
 	g := m.g
 	m.from(m.c0)
-	for from := r.From; from == r.From || from < r.To; from += nearSlots {
-		to := min(from+nearSlots, r.To)
+	slots := max(1, int64(nearBytes/(2*len(y))))
+	for from := r.From; from == r.From || from < r.To; from += slots {
+		to := min(from+slots, r.To)
 		g.Y, g.Col, g.C, g.First = y, m.col[from:to], nil, first && from == r.From
 		if m.w != nil {
 			g.C = m.w[r.At+from-r.From:][:to-from]
@@ -178,14 +180,22 @@ func (m *sums[T]) nearRow(y []T, r vec.Run, first bool) {
 	}
 }
 
-// touchRows16 reads one number of each cache line of rows. It is not inlined, as touch is not.
+// touchRows16 reads something of each cache line of rows, four lines at a time: with less in between, more misses are
+// under way. It is not inlined, as touch is not.
 //
 //go:noinline
-func touchRows16(x []BFloat16, col []int32, base int32, stride, width int) (sum BFloat16) {
+//go:nocheckptr
+func touchRows16(x []BFloat16, col []int32, base int32, stride, width int) (sum uint64) {
+	bytes := 2 * width
 	for _, c := range col {
-		row := x[int(c-base)*stride:][:width]
-		for j := 0; j < len(row); j += lineBytes / 2 {
-			sum += row[j]
+		row := unsafe.Pointer(unsafe.SliceData(x[int(c-base)*stride:][:width]))
+		j := 0
+		for ; j+4*lineBytes <= bytes; j += 4 * lineBytes {
+			sum += *(*uint64)(unsafe.Add(row, j)) + *(*uint64)(unsafe.Add(row, j+lineBytes)) +
+				*(*uint64)(unsafe.Add(row, j+2*lineBytes)) + *(*uint64)(unsafe.Add(row, j+3*lineBytes))
+		}
+		for ; j < bytes; j += lineBytes {
+			sum += uint64(*(*BFloat16)(unsafe.Add(row, j)))
 		}
 	}
 	return sum

@@ -4,8 +4,7 @@ package vec
 
 import "unsafe"
 
-// Loops over rows of bfloat16, which are widened as they are loaded. Those of sums are a copy of those of float32
-// (gen/bfloat16.go).
+// Loops over rows of bfloat16, which are widened as they are loaded.
 
 const sizeBF16 = int(unsafe.Sizeof(BFloat16(0)))
 

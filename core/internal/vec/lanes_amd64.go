@@ -38,6 +38,18 @@ func wideBF16(p unsafe.Pointer) f32s {
 	return archsimd.LoadUint16x8Array((*[lanesF32]uint16)(p)).ExtendToUint32().ShiftAllLeft(16).BitsToFloat32()
 }
 
+// weaveF32 is the lanes of two registers in turn, and unweaveF32 undoes it.
+func weaveF32(even, odd u32s) (low, high u32s) {
+	low, high = even.InterleaveLoGrouped(odd), even.InterleaveHiGrouped(odd)
+	return low.ConcatPermute128Scalars(0, 2, high), low.ConcatPermute128Scalars(1, 3, high)
+}
+
+func unweaveF32(low, high u32s) (even, odd f32s) {
+	low, high = low.ConcatPermute128Scalars(0, 2, high), low.ConcatPermute128Scalars(1, 3, high)
+	return low.ConcatPermuteScalarsGrouped(0, 2, 4, 6, high).BitsToFloat32(),
+		low.ConcatPermuteScalarsGrouped(1, 3, 5, 7, high).BitsToFloat32()
+}
+
 // storeBF16 stores the lower halves of lanes, whose upper ones are 0.
 func storeBF16(p unsafe.Pointer, v u32s) {
 	low, high := v.BitsToInt32().GetLo(), v.BitsToInt32().GetHi()

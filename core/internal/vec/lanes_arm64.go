@@ -39,6 +39,12 @@ func wideBF16(p unsafe.Pointer) f32s {
 	return four.ExtendLo4ToUint32().ShiftAllLeft(16).BitsToFloat32()
 }
 
+// weaveF32 is the lanes of two registers in turn, and unweaveF32 undoes it.
+func weaveF32(even, odd u32s) (low, high u32s) { return even.InterleaveLo(odd), even.InterleaveHi(odd) }
+func unweaveF32(low, high u32s) (even, odd f32s) {
+	return low.ConcatEven(high).BitsToFloat32(), low.ConcatOdd(high).BitsToFloat32()
+}
+
 // storeBF16 stores the lower halves of lanes.
 func storeBF16(p unsafe.Pointer, v u32s) {
 	halves := v.ReshapeToUint16s()

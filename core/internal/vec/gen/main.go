@@ -1,8 +1,7 @@
 // Command gen writes the AVX-512 loops of package vec from its templates, one file
-// of each for each element type, the float64 loops of the files *_f32.go
-// (float64.go), and the loops over rows of bfloat16 (bfloat16.go). They differ in
-// nothing but the names of types, the lanes of a register and how rows are loaded;
-// Go's generics cannot express that without a call for each instruction.
+// of each for each element type, and the float64 loops of the files *_f32.go
+// (float64.go). They differ in nothing but the names of types and the lanes of a
+// register; Go's generics cannot express that without a call for each instruction.
 package main
 
 import (
@@ -199,9 +198,7 @@ func main() {
 			}
 		}
 	}
-	for _, write := range []func(dir string) error{float64s, bfloat16s} {
-		if err := write(dir); err != nil {
-			log.Fatal(err)
-		}
+	if err := float64s(dir); err != nil {
+		log.Fatal(err)
 	}
 }
