@@ -57,7 +57,7 @@ func BenchmarkSpMM(b *testing.B) {
 	for i := range x {
 		x[i], y[i] = float32(i%97), 1 // and no page is new when the clock starts
 	}
-	half := make([]BFloat16, len(x))
+	half, out := make([]BFloat16, len(x)), make([]BFloat16, len(x))
 	for i, v := range x {
 		half[i] = BFloat16(math.Float32bits(v) >> 16)
 	}
@@ -73,12 +73,14 @@ func BenchmarkSpMM(b *testing.B) {
 					SpMM(p, y[:n*width], productOf(x[:n*width], width, a, nil, 1, nil))
 				}
 			})
-			b.Run(fmt.Sprintf("half/width=%d/threads=%d", width, threads), func(b *testing.B) {
-				m := Product[float32]{A: a, Half: half[:n*width], Width: width, Heads: 1}
-				for b.Loop() {
-					SpMM(p, y[:n*width], m)
-				}
-			})
+			for name, scale := range map[string][]float32{"half": nil, "half, scaled": w[:n]} {
+				b.Run(fmt.Sprintf("%s/width=%d/threads=%d", name, width, threads), func(b *testing.B) {
+					m := Product[float32]{A: a, Half: half[:n*width], Width: width, Heads: 1, Scale: scale}
+					for b.Loop() {
+						SpMMHalf(p, out[:n*width], m)
+					}
+				})
+			}
 			b.Run(fmt.Sprintf("mul/width=%d/threads=%d", width, threads), func(b *testing.B) {
 				for b.Loop() {
 					SpMM(p, y[:n*width], productOf(x[:n*width], width, a, w, 1, nil))

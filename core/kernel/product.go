@@ -134,11 +134,7 @@ func (m *sums[T]) from(c int) {
 // sum computes the rows that were added. first: y starts from 0 and is not read.
 func (m *sums[T]) sum(y []T, first bool) {
 	switch {
-	case m.direct && m.half != nil && m.c1-m.c0 > nearColumns:
-		for _, r := range m.runs {
-			m.nearRow(y[r.Y:][:m.c1-m.c0], r, first)
-		}
-	case m.direct:
+	case m.direct && (m.half == nil || m.c1-m.c0 <= nearColumns):
 		g := m.g
 		m.from(m.c0)
 		g.Y, g.Col, g.C = y, m.col, m.w
@@ -164,18 +160,23 @@ const (
 	nearColumns = 128
 )
 
-// nearRow is one of the runs of sum, some slots at a time. The bits are the same: sums in y are not rounded.
-func (m *sums[T]) nearRow(y []T, r vec.Run, first bool) {
+// gather adds the rows that g names, wide ones in bfloat16 some slots at a time. The bits are the same: sums are not
+// rounded in between.
+func (m *sums[T]) gather() {
 	g := m.g
-	m.from(m.c0)
-	slots := max(1, int64(nearBytes/(2*len(y))))
-	for from := r.From; from == r.From || from < r.To; from += slots {
-		to := min(from+slots, r.To)
-		g.Y, g.Col, g.C, g.First = y, m.col[from:to], nil, first && from == r.From
-		if m.w != nil {
-			g.C = m.w[r.At+from-r.From:][:to-from]
+	if m.half == nil || len(g.Y) <= nearColumns {
+		m.gatherOne(g)
+		return
+	}
+	col, c := g.Col, g.C
+	slots := max(1, nearBytes/(2*len(g.Y)))
+	for from := 0; from == 0 || from < len(col); from += slots {
+		to := min(from+slots, len(col))
+		g.Col, g.First = col[from:to], g.First && from == 0
+		if c != nil {
+			g.C = c[from:to]
 		}
-		touchRows16(g.Half, g.Col, g.Base, g.Stride, len(y))
+		touchRows16(g.Half, g.Col, g.Base, g.Stride, len(g.Y))
 		m.gatherOne(g)
 	}
 }
@@ -211,7 +212,7 @@ func (m *sums[T]) row(y []T, k0, k1, e int64, first bool) {
 		}
 		m.from(m.c0)
 		g.Y, g.Col, g.First = y[m.c0:m.c1], m.col[k0:k1], first
-		m.gatherOne(g)
+		m.gather()
 		return
 	}
 	for {
@@ -220,8 +221,8 @@ func (m *sums[T]) row(y []T, k0, k1, e int64, first bool) {
 		for h := m.c0 / max(1, m.d); h*m.d < m.c1; h++ {
 			from, to := max(m.c0, h*m.d), min(m.c1, (h+1)*m.d)
 			m.from(from)
-			g.Y, g.C = y[from:to], m.gather(h, m.col[k0:k], e)
-			m.gatherOne(g)
+			g.Y, g.C = y[from:to], m.coefficients(h, m.col[k0:k], e)
+			m.gather()
 		}
 		if k == k1 {
 			return
@@ -230,10 +231,10 @@ func (m *sums[T]) row(y []T, k0, k1, e int64, first bool) {
 	}
 }
 
-// gather returns the coefficients of head h of slots with these columns, whose edges
+// coefficients returns those of head h of slots with these columns, whose edges
 // are e, e+1, … Its loops run over slices, since a slot has little else to pay
 // for than its checks.
-func (m *sums[T]) gather(h int, col []int32, e int64) []T {
+func (m *sums[T]) coefficients(h int, col []int32, e int64) []T {
 	c, heads := m.coef[h*coefBlock:][:len(col)], m.heads
 	if len(c) == 0 {
 		return c
