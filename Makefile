@@ -216,6 +216,10 @@ bench-bf16: $(BUILD_STAMP) $(BENCH_STAMP) ## training under autocast in bfloat16
 bench-bf16-accuracy: $(BUILD_STAMP) $(BENCH_STAMP) ## test accuracy after training in bfloat16 and in float32, on 4 graphs; ACCURACY="--graphs cora --seeds 2"
 	$(PY) bench/accuracy_bf16.py $(ACCURACY)
 
+STUDY ?=
+study: $(BUILD_STAMP) $(BENCH_STAMP) ## training on the whole graph against samples: accuracy, time, memory, 5 seeds; STUDY="--graphs cora"
+	$(PY) bench/study.py $(STUDY)
+
 bench-import: $(BUILD_STAMP) ## how long `import sar` and its names take beyond torch
 	$(PY) bench/import_time.py
 

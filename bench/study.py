@@ -45,7 +45,7 @@ from sar.cli.output import stage, table
 from sar.cli.resident import reset_peak, resident
 from study_models import BLOCKS, MODELS, make
 
-SECONDS = {"cora": 6, "citeseer": 6, "cornell5": 24, "bench": 24}
+SECONDS = {"cora": 6, "citeseer": 6, "cornell5": 16, "bench": 16}
 """Of one training on each graph."""
 SETTINGS = [{"lr": lr, "dropout": dropout} for lr, dropout in itertools.product((0.01, 0.003), (0.3, 0.6))]
 FANOUT, PIECE, BATCH = [10, 10], [10, 5], 512
