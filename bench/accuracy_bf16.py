@@ -52,15 +52,16 @@ def communities() -> dict[str, np.ndarray]:
 
 
 def parts(name: str, count: int) -> str:
-    """A graph in parts: the path of the description, made anew."""
+    """A graph in parts, the bench graph too: the path of the description, made anew."""
     folder = os.path.join(common.WORK, f"accuracy-{name}-{count}")
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
     if name == "communities":
         content = communities()
     else:
-        with np.load(os.path.join(common.ROOT, "examples", "data", f"{name}.npz")) as file:
-            content = dict(file)
+        file = common.bench_graph() if name == "bench" else os.path.join(common.ROOT, "examples", "data", f"{name}.npz")
+        with np.load(file) as arrays:
+            content = dict(arrays)
     if name in ("citeseer", "cornell5"):
         fullest = np.argsort(-content["x"].sum(0, dtype=np.int64), kind="stable")[:FEATURES]
         content["x"] = content["x"][:, np.sort(fullest)]
