@@ -12,10 +12,16 @@ from types import ModuleType
 from typing import Any, List, Optional
 
 
+LATE = frozenset(["transforms"])
+"""Public packages that few scripts use: each is imported when its own name is used."""
+
+
 class LazyPackage(ModuleType):
     """A package whose public names are those of its module ``_api``."""
 
     def __getattr__(self, name: str) -> Any:
+        if name in LATE:
+            return importlib.import_module(f"{self.__name__}.{name}")
         if name == "__all__" or not name.startswith("_"):
             self._import_all()
             if name in self.__dict__:
@@ -23,7 +29,7 @@ class LazyPackage(ModuleType):
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
 
     def __dir__(self) -> List[str]:
-        return sorted(self.__all__)
+        return sorted({*self.__all__, *LATE})
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Python sets ``sar.edge_softmax`` to the module of that name when it has imported it. The name stays the

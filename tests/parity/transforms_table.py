@@ -41,6 +41,10 @@ PYG_RUN: dict[str, tuple[str, str]] = {
     "RandomScale": (ALL, "one draw, the same on all workers"),
     "RandomRotate": (ALL, "one draw, the same on all workers"),
     "RandomShear": (ALL, "one draw, the same on all workers"),
+    "LocalDegreeProfile": (ALL, "degrees of neighbours"),
+    "AddRandomWalkPE": (ALL, "powers of the adjacency matrix: see [costs](whole-graph.md#what-it-costs)"),
+    "AddLaplacianEigenvectorPE": (ALL, "eigenvectors, of undirected graphs; of scipy's arguments `tol`"),
+    "LaplacianLambdaMax": (ALL, "an eigenvalue, of undirected graphs"),
 }
 
 _OPS = ("readout", "sum", "mean", "max", "softmax", "broadcast")
@@ -53,6 +57,10 @@ DGL_RUN: dict[str, tuple[str, str]] = {
     "reverse": (ALL, "one relation at a time"),
     "norm_by_dst": (OWN, ""),
     **dict.fromkeys(_READOUT, (ALL, "one graph")),
+    "random_walk_pe": (ALL, "powers of the adjacency matrix: see [costs](whole-graph.md#what-it-costs)"),
+    **dict.fromkeys(["lap_pe", "laplacian_pe"], (ALL, "eigenvectors, of undirected graphs")),
+    "laplacian_lambda_max": (ALL, "an eigenvalue, of undirected graphs"),
+    **dict.fromkeys(["node_homophily", "edge_homophily", "linkx_homophily"], (ALL, "labels of both ends")),
 }
 
 DGL_OPERATORS = ["copy_u", "copy_v", "u_add_v", "u_sub_v", "u_mul_v", "u_div_v", "u_dot_v"]
@@ -78,6 +86,8 @@ DGL_TRANSFORMS_RUN: dict[str, tuple[str, str]] = {
     "GCNNorm": (ALL, "degrees of both ends"),
     "DropEdge": (ALL, "the same edges for any number of workers"),
     "SIGNDiffusion": (ALL, "rows of neighbours"),
+    "RandomWalkPE": (ALL, "as `dgl.random_walk_pe`"),
+    **dict.fromkeys(["LapPE", "LaplacianPE"], (ALL, "as `dgl.lap_pe`")),
 }
 
 
