@@ -79,7 +79,8 @@ def pagerank(
     if personalization is None:
         restart = torch.full((adjacency.num_own, 1), 1 / max(1, adjacency.num_nodes), dtype=torch.float64)
     else:
-        restart = personalization.double().reshape(adjacency.num_own, -1)
+        restart = personalization.double()
+        restart = restart.unsqueeze(1) if restart.dim() == 1 else restart
         mass = adjacency.total(restart.sum(0))
         wrong = adjacency.total(torch.cat([(restart < 0).sum().view(1), (~restart.isfinite()).sum().view(1)]))
         if bool(wrong.any()) or bool((mass <= 0).any()):
