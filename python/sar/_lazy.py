@@ -11,7 +11,6 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, List, Optional
 
-
 LATE = frozenset(["transforms"])
 """Public packages that few scripts use: each is imported when its own name is used."""
 
@@ -29,7 +28,7 @@ class LazyPackage(ModuleType):
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
 
     def __dir__(self) -> List[str]:
-        return sorted({*self.__all__, *LATE})
+        return sorted(self.__all__)
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Python sets ``sar.edge_softmax`` to the module of that name when it has imported it. The name stays the

@@ -63,8 +63,8 @@ def of_pyg(part: dict[str, Any]) -> Tries:
     data = Data(x=torch.ones(rows, 3), edge_index=index)
     batch = torch.zeros(rows).long()
     return {
-        "AddRandomWalkPE": lambda: transforms.AddRandomWalkPE(2)(data),
-        "LocalDegreeProfile": lambda: transforms.LocalDegreeProfile()(data),
+        "LineGraph": lambda: transforms.LineGraph()(data),
+        "TwoHop": lambda: transforms.TwoHop()(data),
         "VirtualNode": lambda: transforms.VirtualNode()(data),
         "Data.validate": lambda: data.validate(),
         "Data.is_sorted": lambda: data.is_sorted(),
@@ -112,7 +112,6 @@ def of_dgl(part: dict[str, Any]) -> Tries:
         "dgl.node_type_subgraph": lambda: dgl.node_type_subgraph(g, ["_N"]),
         "dgl.reorder_graph": lambda: dgl.reorder_graph(g),
         "dgl.compact_graphs": lambda: dgl.compact_graphs(g),
-        "dgl.laplacian_lambda_max": lambda: dgl.laplacian_lambda_max(g),
         "dgl.shortest_dist": lambda: dgl.shortest_dist(g),
         "dgl.add_nodes": lambda: dgl.add_nodes(g, 1),
         "graph.adj": lambda: g.adj(),
@@ -167,7 +166,7 @@ def answers(x: np.ndarray, y: np.ndarray, index: Any) -> dict[str, Any]:
         {
             "edges": edges,
             "nodes": {**nodes, "gradient": leaf.grad},
-            "homophily": [homophily(index, labels, method=method) for method in ("edge", "node")],
+            "homophily": [homophily(index, labels, method=method) for method in ("edge", "node", "edge_insensitive")],
         }
     )
 

@@ -54,7 +54,9 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="store_true", help="print the versions of the package and of its engine")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    for module in (ingest, transform, partition, convert, info, plan, launch, infer, evaluate, gather, report, trace, doctor):
+    for module in (ingest, transform, partition, convert, info, plan, launch):
+        module.add(commands)
+    for module in (infer, evaluate, gather, report, trace, doctor):
         module.add(commands)
     return top
 

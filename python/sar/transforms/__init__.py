@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, Optional, Tuple, Union, overload
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 __all__ = [
@@ -138,6 +137,9 @@ def laplacian_lambda_max(
     :param edges: as of :func:`laplacian_pe`
     :param edge_weight: likewise
     :param normalization: None: ``D - A``; ``"sym"``: ``I - D^-1/2 A D^-1/2``; ``"rw"``: ``I - D^-1 A``
+    :param tolerance: likewise
+    :param max_products: with vectors
+    :returns: the same on every worker
     :raises ValueError, TypeError, RuntimeError: as :func:`laplacian_pe`
     """
     from . import adjacency, laplacian
@@ -212,6 +214,7 @@ def homophily(edges: Any, y: Tensor, method: str = "edge") -> float:
         Networks", Zhu et al., 2020); ``"node"``: the mean of such shares of the in-edges of each node ("Geom-GCN", Pei
         et al., 2020); ``"edge_insensitive"``: the mean over classes of what such shares exceed the share of nodes of a
         class by ("Large Scale Learning on Non-Homophilous Graphs", Lim et al., 2021)
+    :returns: from 0 to 1, the same on every worker; NaN where there are no edges
     :raises ValueError: another method, labels that do not fit, or fewer than two classes where classes are compared
     :raises TypeError: no graph split over workers
     """

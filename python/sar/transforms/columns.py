@@ -37,11 +37,13 @@ class Kind(NamedTuple):
     :ivar compute: of an adjacency matrix, the number that was given, and bytes that vectors may take
     :ivar least: numbers for each node that are in memory at once at least, of the number that was given
     :ivar number: what the number that is given counts; empty: none is
+    :ivar weighted: whether weights of edges count
     """
 
     compute: Callable[[Adjacency, int, int], Tensor]
     least: Callable[[int], int]
     number: str = ""
+    weighted: bool = True
 
 
 def _random_walk(adjacency: Adjacency, length: int, memory: int) -> Tensor:
@@ -68,7 +70,7 @@ COLUMNS: dict[str, Kind] = {
     "random-walk-pe": Kind(_random_walk, lambda length: 2 * length + 8, "steps"),
     "laplacian-pe": Kind(_laplacian, lambda k: columns_of_basis(k + 1)[0] + 6 * (k + 1) + 4, "eigenvectors"),
     "pagerank": Kind(_pagerank, lambda number: 10),
-    "degree-profile": Kind(_profile, lambda number: 16),
+    "degree-profile": Kind(_profile, lambda number: 16, weighted=False),
 }
 """By the name that users give."""
 
@@ -93,7 +95,8 @@ def parsed(text: str, prefix: str = "") -> list[Wanted]:
         kind = COLUMNS.get(name)
         if kind is None:
             raise ValueError(f"there is no column {name!r} to add: give some of {', '.join(map(_usage, COLUMNS))}")
-        if bool(kind.number) != bool(equals) or (equals and not (number.isascii() and number.isdigit() and int(number))):
+        counts = number.isascii() and number.isdigit() and int(number) > 0
+        if bool(kind.number) != bool(equals) or (equals and not counts):
             raise ValueError(f"{word.strip()!r}: write {_usage(name)}" + (f", N {kind.number}" if kind.number else ""))
         found.append(Wanted(name, int(number or 0), prefix + name.replace("-", "_")))
     twice = {one.name for one in found if [other.name for other in found].count(one.name) > 1}
@@ -125,7 +128,7 @@ def add_columns(
 
     :param out: a directory to make, with a copy of the others; None: the graph's own
     :param edge_type: ``source:relation:destination``, or the relation; it may be left out where there is one
-    :param weight: the feature of edges that holds their weights; None: 1 each
+    :param weight: the feature of edges that holds their weights; None: 1 each. Degree profiles count edges
     :param stages: shows a step, as ``sar ingest`` shows its own
     :returns: the directory
     :raises ValueError: a name that is taken, an edge type or weight that is not there, a directed graph where an
@@ -137,18 +140,18 @@ def add_columns(
     there = graph.node_types[one.type[2]].features
     taken = [column.name for column in wanted if column.name in there]
     if taken:
-        raise ValueError(f"{graph.file}: nodes have {', '.join(taken)} already: give --prefix to name new ones otherwise")
-    adjacency = StoredAdjacency(graph, one, weight)
-    least = least_memory(adjacency, wanted)
+        raise ValueError(f"{graph.file}: nodes have {', '.join(taken)} already: give --prefix to name others so")
+    matrices = {weighted: StoredAdjacency(graph, one, weight if weighted else None) for weighted in (True, False)}
+    least = least_memory(matrices[True], wanted)
     if memory < least:
-        raise ValueError(f"these columns take {size(least)} of memory at least: give more with --memory, or fewer at once")
+        raise ValueError(f"these columns take {size(least)} of memory at least: give more with --memory")
     if out is None:
-        _write(graph.path, adjacency, one, wanted, memory, stages)
+        _write(graph.path, matrices, one.type[2], wanted, memory, stages)
         return GraphDirectory(graph.path)
     with workspace(out, None, stages) as made:
         with stages(f"copying {graph.path}"):
             shutil.copytree(graph.path, made.graph, dirs_exist_ok=True)
-        _write(made.graph, adjacency, one, wanted, memory, stages)
+        _write(made.graph, matrices, one.type[2], wanted, memory, stages)
         made.publish()
     return GraphDirectory(out)
 
@@ -164,8 +167,8 @@ def _chosen(graph: GraphDirectory, name: Optional[str]) -> EdgeType:
 
 def _write(
     root: Path,
-    adjacency: StoredAdjacency,
-    one: EdgeType,
+    matrices: Mapping[bool, StoredAdjacency],
+    node_type: str,
     wanted: list[Wanted],
     memory: int,
     stages: Stages,
@@ -181,11 +184,12 @@ def _write(
                 read += edges
                 step.progress(read, 0, "edges")
 
-            adjacency.told = told
             kind = COLUMNS[column.kind]
+            adjacency = matrices[kind.weighted]
+            adjacency.told = told
             values = kind.compute(adjacency, column.number, memory - BLOCK_BYTES)
-        entries[column.name] = array_entry(root, _file(root, one.type[2], column.name, values))
-    _describe(root, one.type[2], entries)
+        entries[column.name] = array_entry(root, _file(root, node_type, column.name, values))
+    _describe(root, node_type, entries)
 
 
 def _file(root: Path, node_type: str, name: str, values: Tensor) -> NpyWriter:

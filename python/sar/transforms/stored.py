@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Callable, Iterator, NamedTuple, Optional
 
 import numpy as np
@@ -79,7 +80,9 @@ class StoredAdjacency:
             source = torch.from_numpy(block.source)
             indptr = torch.from_numpy(block.indptr).to(source.dtype)
             size = (len(indptr) - 1, self.num_own)
-            matrix = torch.sparse_csr_tensor(indptr, source, given.to(x.dtype), size, check_invariants=False)
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+                matrix = torch.sparse_csr_tensor(indptr, source, given.to(x.dtype), size, check_invariants=False)
             out[block.first : block.first + size[0]] += matrix @ x
         return out
 

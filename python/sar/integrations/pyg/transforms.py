@@ -25,7 +25,7 @@ from sar.graph.edge_tensor.tensor import values
 __all__ = ["OWN_ROWS", "REFUSED", "SPECIAL", "concerned", "transformed"]
 
 EXACT = 1e-10
-"""The largest norm of ``L v - value v`` of eigenvectors, where a script does not say: scipy's are as exact as can be."""
+"""The largest norm of ``L v - value v``, where a script does not say: scipy's eigenvectors are as exact as can be."""
 
 _BEFORE = "apply it before the graph is partitioned, and keep its result in the data"
 _EDGES = f"it needs the edges of the whole graph, which are on several workers: {_BEFORE}"
