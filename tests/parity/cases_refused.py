@@ -112,6 +112,7 @@ def of_dgl(part: dict[str, Any]) -> Tries:
         "dgl.node_type_subgraph": lambda: dgl.node_type_subgraph(g, ["_N"]),
         "dgl.reorder_graph": lambda: dgl.reorder_graph(g),
         "dgl.compact_graphs": lambda: dgl.compact_graphs(g),
+        "dgl.laplacian_lambda_max": lambda: dgl.laplacian_lambda_max(g),
         "dgl.shortest_dist": lambda: dgl.shortest_dist(g),
         "dgl.add_nodes": lambda: dgl.add_nodes(g, 1),
         "graph.adj": lambda: g.adj(),

@@ -97,6 +97,9 @@ def refusals(part: dict[str, Any]) -> dict[str, str]:
     calls = {
         "adj": lambda: graph.adj(),
         "adj_external": lambda: graph.adj_external(scipy_fmt="csr"),
+        "lap_pe": lambda: dgl.lap_pe(graph, 2, padding=True),
+        "LapPE": lambda: dgl.LapPE(2, padding=True)(graph),
+        "random_walk_pe": lambda: dgl.random_walk_pe(graph, 2),
         "svd_pe": lambda: dgl.svd_pe(graph, 1, padding=True),
         "khop_graph": lambda: dgl.khop_graph(graph, 2),
         "reverse_adj": lambda: dgl.reverse(graph).adj(),
@@ -152,12 +155,12 @@ def refused_by_name(part: dict[str, Any], names: list[str], kinds: list[str]) ->
     graph.ndata["x"], graph.edata["w"] = torch.ones(graph.num_nodes(), 2), torch.ones(graph.num_edges())
     some, tags = torch.arange(2), torch.zeros(graph.num_nodes()).long()
     given: dict[str, tuple[Any, ...]] = {
-        **dict.fromkeys(["khop_adj", "khop_graph", "svd_pe"], (2,)),
+        **dict.fromkeys(["khop_adj", "khop_graph", "random_walk_pe", "laplacian_pe", "lap_pe", "svd_pe"], (2,)),
         **dict.fromkeys(["metis_partition", "metis_partition_assignment", "add_nodes"], (2,)),
         **dict.fromkeys(["node_subgraph", "edge_subgraph", "in_subgraph", "out_subgraph", "remove_nodes"], (some,)),
         **dict.fromkeys(["khop_in_subgraph", "khop_out_subgraph"], (some, 1)),
-        **dict.fromkeys(["sort_csr_by_tag", "sort_csc_by_tag"], (tags,)),
-        **dict.fromkeys(["adjusted_homophily", "node_label_informativeness"], (tags,)),
+        **dict.fromkeys(["sort_csr_by_tag", "sort_csc_by_tag", "node_homophily", "edge_homophily"], (tags,)),
+        **dict.fromkeys(["adjusted_homophily", "node_label_informativeness", "linkx_homophily"], (tags,)),
         **dict.fromkeys(["edge_label_informativeness"], (tags,)),
         **dict.fromkeys(["bfs_nodes_generator", "bfs_edges_generator", "dfs_edges_generator"], (0,)),
         **dict.fromkeys(["dfs_labeled_edges_generator", "slice_batch"], (0,)),
@@ -176,7 +179,7 @@ def refused_by_name(part: dict[str, Any], names: list[str], kinds: list[str]) ->
         "to_heterogeneous": (["_N"], ["_E"]),
     }
     made: dict[str, tuple[Any, ...]] = {
-        **dict.fromkeys(["KHopGraph", "SVDPE"], (2,)),
+        **dict.fromkeys(["KHopGraph", "LapPE", "LaplacianPE", "RandomWalkPE", "SVDPE"], (2,)),
         "AddMetaPaths": ({"a": [("_N", "_E", "_N")]},),
         "GDC": ([0.5, 0.5],),
     }

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import textwrap
-
 from tests.support import ROOT
 
 PAGE = ROOT / "docs" / "transforms.md"
@@ -57,10 +55,6 @@ DGL_RUN: dict[str, tuple[str, str]] = {
     "reverse": (ALL, "one relation at a time"),
     "norm_by_dst": (OWN, ""),
     **dict.fromkeys(_READOUT, (ALL, "one graph")),
-    "random_walk_pe": (ALL, "powers of the adjacency matrix: see [costs](whole-graph.md#what-it-costs)"),
-    **dict.fromkeys(["lap_pe", "laplacian_pe"], (ALL, "eigenvectors, of undirected graphs")),
-    "laplacian_lambda_max": (ALL, "an eigenvalue, of undirected graphs"),
-    **dict.fromkeys(["node_homophily", "edge_homophily", "linkx_homophily"], (ALL, "labels of both ends")),
 }
 
 DGL_OPERATORS = ["copy_u", "copy_v", "u_add_v", "u_sub_v", "u_mul_v", "u_div_v", "u_dot_v"]
@@ -86,8 +80,6 @@ DGL_TRANSFORMS_RUN: dict[str, tuple[str, str]] = {
     "GCNNorm": (ALL, "degrees of both ends"),
     "DropEdge": (ALL, "the same edges for any number of workers"),
     "SIGNDiffusion": (ALL, "rows of neighbours"),
-    "RandomWalkPE": (ALL, "as `dgl.random_walk_pe`"),
-    **dict.fromkeys(["LapPE", "LaplacianPE"], (ALL, "as `dgl.lap_pe`")),
 }
 
 
@@ -103,10 +95,11 @@ def dgl_refused() -> dict[str, str]:
     return FUNCTIONS
 
 
-def dgl_refused_transforms() -> list[str]:
+def dgl_refused_transforms() -> dict[str, str]:
+    """Those of ``dgl.transforms``: the other classes are layers of dgl.nn."""
     from sar.graph.refused import BEFORE, MISTAKEN
 
-    return [name for name, why in MISTAKEN.items() if why == BEFORE]
+    return {name: why for name, why in MISTAKEN.items() if why == BEFORE or "sar.transforms" in why}
 
 
 def _rows(table: dict[str, tuple[str, str]]) -> list[str]:
@@ -130,8 +123,8 @@ def page() -> str:
         "what they give on the whole graph. The others raise `sar.WholeGraphError` on every worker, which names them.",
         "",
         "*own rows*: each node and each edge is treated by itself. *all workers*: the transform reads other rows too,",
-        "or reduces over all of them, so all workers call it. [Whole-graph utilities](whole-graph.md) has more on those that",
-        "look at the whole graph.",
+        "or reduces over all of them, so all workers call it. [Whole-graph utilities](whole-graph.md) has more on those",
+        "that look at the whole graph.",
         "",
         "## torch_geometric.transforms",
         "",
@@ -151,11 +144,9 @@ def page() -> str:
         "| --- | --- | --- |",
         *_rows(DGL_TRANSFORMS_RUN),
         "",
-        *textwrap.wrap(
-            f"Refused, because they need nodes and edges of all workers: {', '.join(dgl_refused_transforms())}. Apply "
-            "them in DGL before the graph is partitioned.",
-            120,
-        ),
+        "| refused | why, and what to do |",
+        "| --- | --- |",
+        *_refused(dgl_refused_transforms()),
         "",
         "## Functions of dgl",
         "",

@@ -9,7 +9,7 @@ import torch
 
 import sar
 from tests.links.cases_fetch import built
-from tests.support.worker import numpy, refusal
+from tests.support.worker import build, numpy, refusal
 
 
 def own(part: dict[str, Any], ids: np.ndarray, weight: np.ndarray, begin: np.ndarray, memory: int) -> dict[str, Any]:
@@ -71,27 +71,30 @@ def pyg(index: Any, nodes: int, weight: np.ndarray, x: np.ndarray, y: np.ndarray
     return found
 
 
-def of_dgl(part: dict[str, Any], y: np.ndarray, weight: np.ndarray) -> dict[str, Any]:
-    from tests.support.worker import build
+def of_dgl(part: dict[str, Any], y: np.ndarray) -> dict[str, Any]:
+    """What stands for functions of DGL, given a graph."""
+    graph, labels = build(part), torch.from_numpy(y)
+    how: dict[str, Any] = {"self_loops": True, "return_eigenvalues": True}
+    return numpy(
+        {
+            "walk": sar.transforms.random_walk_pe(graph, 4),
+            "eigenvalues": sar.transforms.laplacian_pe(graph, 6, **how)[1],
+            "node_homophily": sar.transforms.homophily(graph, labels, "node"),
+            "edge_homophily": sar.transforms.homophily(graph, labels, "edge"),
+            "linkx_homophily": sar.transforms.homophily(graph, labels, "edge_insensitive"),
+        }
+    )
 
-    return numpy(dgl_results(build(part), y, weight))
 
-
-def dgl_results(graph: Any, y: np.ndarray, weight: np.ndarray) -> dict[str, Any]:
+def dgl_alone(graph: Any, y: np.ndarray) -> dict[str, Any]:
     import dgl
 
-    labels, graph.edata["w"] = torch.from_numpy(y), torch.from_numpy(weight)
-    found: dict[str, Any] = {
+    names = ("node_homophily", "edge_homophily", "linkx_homophily")
+    return {
         "walk": dgl.random_walk_pe(graph, 4),
-        "weighted walk": dgl.random_walk_pe(graph, 3, "w"),
-        "walk transform": dgl.RandomWalkPE(3, "pe")(graph).ndata["pe"],
-        "largest": dgl.laplacian_lambda_max(graph),
         "eigenvalues": dgl.lap_pe(graph, 6, return_eigval=True)[1],
-        "of the transform": dgl.LapPE(6, "pe", "values")(graph).ndata["values"],
-        **{name: getattr(dgl, name)(graph, labels) for name in ("node_homophily", "edge_homophily", "linkx_homophily")},
+        **{name: getattr(dgl, name)(graph, torch.from_numpy(y)) for name in names},
     }
-    assert graph.ndata["pe"].shape == (graph.num_nodes(), 6)
-    return found
 
 
 def wrong(part: dict[str, Any], ids: np.ndarray) -> dict[str, str]:

@@ -32,7 +32,7 @@ from sar.graph.readout import graph_reduce, graph_softmax
 from sar.graph.reversed import ReversedGraph
 from sar.integrations.replacements import Patches, apply_together, given
 
-from . import OTHERWISE, whole_graph
+from . import OTHERWISE
 from .transforms import FUNCTIONS, REFUSED, TRANSFORMS
 
 __all__ = ["adapt", "by_columns", "gat_conv_unfit", "layers_with_graph", "restore"]
@@ -65,12 +65,9 @@ def _layer_patches() -> Patches:
         patches.wrap(owner, attribute, function, "reductions in the engine")
     for name, function in FUNCTIONS.items():
         patches.wrap_within("dgl", f"dgl.{name}", function, "graphs made of graphs")
-    for name, function in whole_graph.FUNCTIONS.items():
-        if hasattr(dgl, name):  # some came with later versions
-            patches.wrap_within("dgl", f"dgl.{name}", function, "over the nodes and edges of all workers")
     for name, function in REFUSED.items():
         patches.wrap("dgl", name, function, "refused: needs the whole graph")
-    for transform, function in {**TRANSFORMS, **whole_graph.TRANSFORMS}.items():
+    for transform, function in TRANSFORMS.items():
         if hasattr(dgl.transforms, transform):  # some came with later versions, and nothing here needs them
             patches.wrap(f"dgl.transforms.{transform}", "__call__", function, "graphs made of graphs")
     for name, function in SPECIAL.items():
