@@ -38,8 +38,8 @@ func (p Price) capacities() (source, sum int32) {
 }
 
 const (
-	// A cover has to save one of coverGain bytes: partial sums cost the sender work, and both memory.
-	coverGain = 32
+	// A cover has to save one of CoverGain bytes: partial sums cost the sender work, and both memory.
+	CoverGain = 32
 	unmatched = -1
 	settled   = -2 // of the level of a source from which no search leads on
 )
@@ -163,7 +163,7 @@ func (c *Coverer) settle(price Price, sources []int32) (travel []int32) {
 
 // saves tells whether a cover of a cost is worth while, where a row costs so much.
 func (c *Coverer) saves(cost int64, row int32) bool {
-	return cost*coverGain < int64(len(c.class))*int64(row)*(coverGain-1)
+	return cost*CoverGain < int64(len(c.class))*int64(row)*(CoverGain-1)
 }
 
 // matching makes the matching of some sources a maximum one, and layers of it, and returns how many sums cover what

@@ -111,7 +111,7 @@ func TestCoverIsMinimal(t *testing.T) {
 					t.Fatalf("%d sources: a matching of %d, and a cover of %d", sources, want, least)
 				}
 			}
-			if want*coverGain >= all*(coverGain-1) {
+			if want*CoverGain >= all*(CoverGain-1) {
 				want = all
 			} else {
 				less++
