@@ -21,11 +21,11 @@ func (x program[T]) partialResults(c Covering, dir comm.Dir, own *reader[T], sta
 	}
 	mine := func(r, first, n int) []int32 { return c.Cover.Rows[rel.Parts-r].Data[first : first+n] }
 	m.Produce = func(r, first, n int, dst []byte) error {
-		partials.Gather(view.Numbers[T](dst), mine(r, first, n))
+		partials.Gather(dst, mine(r, first, n))
 		return nil
 	}
 	m.Compute = func(r, first, n int, src, reply []byte) error {
-		partials.Compute(&c.Cover.Sums[rel.Parts-r], first, n, view.Numbers[T](src), view.Numbers[T](reply))
+		partials.Compute(&c.Cover.Sums[rel.Parts-r], first, n, src, view.Numbers[T](reply))
 		return nil
 	}
 	m.Take = func(r, first, n int, src []byte) error {

@@ -1,8 +1,11 @@
 package expr
 
 import (
+	"slices"
+
 	"sar/core/graph"
 	"sar/core/internal/vec"
+	"sar/core/internal/view"
 	"sar/core/kernel"
 )
 
@@ -10,7 +13,7 @@ import (
 // the program reads of it, and get back its part of the result, and of an online softmax the reference that this
 // is relative to and the sum. In a frame, each of them is of all rows, one after the other.
 type PartialLayout struct {
-	sent    []inputAt // the offset is of one row
+	sent    []inputAt // sizes in bytes, offsets of one row
 	softmax int       // the width of the online softmax, 0 where there is none
 	// SentBytes and ReturnedBytes are the sizes of what goes out, and of what returns, for a row of a destination,
 	// RowBytes that of a row of a source.
@@ -24,22 +27,19 @@ func (p *Program) Partial(elemSize int) *PartialLayout {
 	if len(codes) != 1 || !p.reduce().sum || codes[0].needsEdges() || codes[0].values()&p.mask(U) == 0 {
 		return nil
 	}
-	x, width := &PartialLayout{}, 0
+	x := &PartialLayout{}
 	for i, o := range p.Operands {
-		if o.Side != V || !wanted(codes[0].values(), i) {
-			continue
+		if o.Side == V && wanted(codes[0].values(), i) {
+			size := o.RowBytes(elemSize)
+			x.sent = append(x.sent, inputAt{i, size, x.SentBytes})
+			x.SentBytes += size
 		}
-		if !p.native(i) {
-			return nil
-		}
-		x.sent = append(x.sent, inputAt{i, o.Width, width})
-		width += o.Width
 	}
 	if p.online >= 0 {
 		x.softmax = p.softmaxes[p.online].width
 	}
 	x.RowBytes = p.RowBytes(codes[0].values()&p.mask(U), elemSize)
-	x.SentBytes, x.ReturnedBytes = width*elemSize, (p.Width()+2*x.softmax)*elemSize
+	x.ReturnedBytes = (p.Width() + 2*x.softmax) * elemSize
 	return x
 }
 
@@ -56,17 +56,18 @@ func (r *Run[T]) Partials(layout *PartialLayout) *Partials[T] {
 	x := &Partials[T]{layout: layout, own: r}
 	x.theirs = &Run[T]{
 		Program: r.Program, Rel: &graph.Relation{Structure: &graph.Structure{NumSrc: r.Rel.NumSrc}}, Pool: r.Pool,
-		Operands: append([][]T{}, r.Operands...), Stored: r.Stored, plain: r.plain,
+		Operands: slices.Clone(r.Operands), Stored: slices.Clone(r.Stored), plain: r.plain,
 		Most: make([][]T, len(r.Most)), Inv: make([][]T, len(r.Inv)),
 	}
 	return x
 }
 
 // Gather puts what is sent of own rows idx into a frame.
-func (x *Partials[T]) Gather(dst []T, idx []int32) {
+func (x *Partials[T]) Gather(dst []byte, idx []int32) {
 	for _, s := range x.layout.sent {
-		from := kernel.RowsOf(x.own.Operands[s.input], s.width, idx)
-		kernel.CopyRows(x.own.Pool, len(idx), kernel.RowsOf(dst[s.offset*len(idx):], s.width, nil), from)
+		data, size := x.own.Bytes(s.input)
+		to := kernel.RowsOf(dst[s.offset*len(idx):], size, nil)
+		kernel.CopyRows(x.own.Pool, len(idx), to, kernel.RowsOf(data, size, idx))
 	}
 }
 
@@ -77,11 +78,15 @@ func (x *Partials[T]) reply(data []T, n int) (out, most, sum []T) {
 }
 
 // Compute fills a reply with partial results of sums [first, first+n), whose rows src holds.
-func (x *Partials[T]) Compute(sums *graph.Partial, first, n int, src, reply []T) {
+func (x *Partials[T]) Compute(sums *graph.Partial, first, n int, src []byte, reply []T) {
 	r := x.theirs
 	r.Rel.RowPtr.Data, r.Rel.Col.Data, r.Rel.NumDst = sums.Ptr.Data[first:first+n+1], sums.Col.Data, n
 	for _, s := range x.layout.sent {
-		r.Operands[s.input] = src[s.offset*n:][:n*s.width]
+		if of := src[s.offset*n:][:n*s.width]; r.Program.native(s.input) {
+			r.Operands[s.input] = view.Numbers[T](of)
+		} else {
+			r.Stored[s.input] = of
+		}
 	}
 	out, most, sum := x.reply(reply, n)
 	if r.Out = out; r.Program.online >= 0 {
