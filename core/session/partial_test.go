@@ -101,7 +101,7 @@ func TestPartialResults(t *testing.T) {
 	}
 }
 
-// Threads and windows change no bit of what rests on partial results, and rows of bfloat16 give what the same numbers do.
+// Threads change no bit of what rests on partial results, and rows of bfloat16 give about what the numbers do.
 func TestPartialResultsRepeat(t *testing.T) {
 	const parts = 3
 	rng := rand.New(rand.NewPCG(3, 41))
@@ -189,7 +189,8 @@ func TestPartialResultBytes(t *testing.T) {
 			}
 		}
 		if sent[ExchangeAuto] >= min(sent[ExchangePull], sent[ExchangePush])*19/20 {
-			t.Errorf("%s: %d bytes, with pull %d, with push %d", name, sent[ExchangeAuto], sent[ExchangePull], sent[ExchangePush])
+			t.Errorf("%s: %d bytes, with pull %d, with push %d", name, sent[ExchangeAuto], sent[ExchangePull],
+				sent[ExchangePush])
 		}
 	}
 }

@@ -129,7 +129,8 @@ func TestCoverAgainstTheWholeGraph(t *testing.T) {
 	}
 }
 
-// HandOver gives owners of sources, at every price, the edges from rows that do not travel into every peer, and both ends name the rows alike.
+// HandOver gives owners of sources, at every price, the edges from rows that do not travel into every peer, and both
+// ends name the rows alike.
 func TestHandOverAgainstTheWholeGraph(t *testing.T) {
 	worlds(t, func(c *comm.Communicator, g *Graph) error {
 		all := slices.Repeat([]bool{true}, c.World())
