@@ -66,10 +66,7 @@ func (g *Graph) trafficOf(c *comm.Communicator, rel *graph.Relation) ([]traffic,
 	if x := g.coverings.traffic[rel]; x != nil {
 		return x, nil
 	}
-	free, err := g.topo.ShardsOf(c, rel, graph.SumIsFree)
-	if err != nil {
-		return nil, err
-	}
+	// A sum first: a rank that finds itself choosing what a plain sum sends begins with something else, and hears of it.
 	counts := make([]int64, 2*(graph.NumPrices+2))
 	for r := 1; r < rel.Parts; r++ {
 		h := rel.Halo[r]
@@ -77,12 +74,25 @@ func (g *Graph) trafficOf(c *comm.Communicator, rel *graph.Relation) ([]traffic,
 			counts[2*price] += int64(h.Leading[price])
 			counts[2*price+1] += int64(h.Sums[price])
 		}
-		counts[2*graph.SumIsFree+1] += free.In[r].Rows
 		counts[2*graph.SumIsFree+2] += int64(h.End - h.Begin)
 	}
-	if counts, err = c.SumInts(counts...); err != nil {
+	counts, err := c.SumInts(counts...)
+	if err != nil {
 		return nil, err
 	}
+	free, err := g.topo.ShardsOf(c, rel, graph.SumIsFree)
+	if err != nil {
+		return nil, err
+	}
+	reached := int64(0)
+	for _, of := range free.In {
+		reached += of.Rows
+	}
+	sum, err := c.SumInts(reached)
+	if err != nil {
+		return nil, err
+	}
+	counts[2*graph.SumIsFree+1] = sum[0]
 	var all []traffic
 	for i := 0; i < len(counts); i += 2 {
 		all = append(all, traffic{counts[i], counts[i+1]})
