@@ -65,7 +65,7 @@ func run[T expr.Float](t testing.TB, rel *graph.Relation, g *exprtest.Graph, p *
 		r.Grads[i] = make([]T, len(x))
 	}
 	for _, phase := range r.Forward() {
-		phase.Sweep.Rows(nil, int32(rel.NumCols()))
+		phase.Sweep.Rows(nil, 0, int32(rel.NumCols()))
 		phase.Finish()
 	}
 	b, err := r.Backward(r.Differentiate(1<<len(tensors) - 1))
@@ -73,13 +73,13 @@ func run[T expr.Float](t testing.TB, rel *graph.Relation, g *exprtest.Graph, p *
 		t.Fatal(err)
 	}
 	for _, phase := range b.Deltas {
-		phase.Sweep.Rows(nil, int32(rel.NumCols()))
+		phase.Sweep.Rows(nil, 0, int32(rel.NumCols()))
 	}
 	if b.Own != nil {
 		b.Own.Columns(0, rel.NumCols())
 	}
 	if b.Target != nil {
-		b.Target.Rows(nil, int32(rel.NumCols()))
+		b.Target.Rows(nil, 0, int32(rel.NumCols()))
 	}
 	b.Finish()
 	return r.Out, r.Grads
