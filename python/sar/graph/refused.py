@@ -216,7 +216,7 @@ class IsBlock:
 
 def _refusing(name: str, why: str) -> Callable[..., Any]:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        raise refusal(f"graph.{name}", why)
+        raise refusal(f"graph.{name}", FUNCTIONS.get(library_call().rpartition(".")[2], why))
 
     method.__name__ = method.__qualname__ = name
     method.__doc__ = f"Raises sar.WholeGraphError: {why}."
