@@ -116,7 +116,8 @@ test-examples: $(BUILD_STAMP) libsar ## every script of examples/, on shipped or
 	$(PY) $(PYTEST) $(EVERY_CASE) tests/examples/test_examples.py tests/examples/test_examples_scripts.py
 
 DOCS_STAMP := $(VENV)/.requirements-docs
-$(DOCS_STAMP): requirements-docs.txt requirements-docs.lock $(VENV_STAMP)
+# not while pip installs the package there too
+$(DOCS_STAMP): requirements-docs.txt requirements-docs.lock $(VENV_STAMP) | $(BUILD_STAMP)
 	$(call install,docs)
 	@touch $@
 
@@ -124,11 +125,15 @@ $(DOCS_STAMP): requirements-docs.txt requirements-docs.lock $(VENV_STAMP)
 docs: $(BUILD_STAMP) $(DOCS_STAMP) ## the site, in build/site; a warning is an error
 	NO_MKDOCS_2_WARNING=1 PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) -m mkdocs build --strict
 
-lint: $(BUILD_STAMP) ## gofmt, go vet, staticcheck; ruff, mypy; mypy --strict and pyright on scripts as users write them
+lint: lint-go lint-py ## gofmt, go vet, staticcheck; ruff, mypy; mypy --strict and pyright on scripts as users write them
+
+lint-go:
 	@unformatted=$$($$($(GO) env GOROOT)/bin/gofmt -l core capi pybind examples/go bench); test -z "$$unformatted" || { echo "gofmt -w: $$unformatted"; exit 1; }
 	$(GO) vet $(GO_PACKAGES)
 	$(GO) tool staticcheck $(GO_PACKAGES)
 	$(GO) mod tidy -diff
+
+lint-py: $(BUILD_STAMP)
 	$(PY) -m ruff check $(wildcard $(PY_SOURCES))
 	$(PY) -m mypy
 	$(PY) -m mypy --config-file tests/typed/mypy.ini --cache-dir .mypy_cache/strict tests/typed

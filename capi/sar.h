@@ -126,7 +126,7 @@ void sar_free_string(char *s);
 sar_status sar_set_num_threads(int32_t n);
 int32_t sar_get_num_threads(void);
 
-/* What kernels use, static: "scalar", "avx2" or "avx512". */
+/* What kernels use, static: "scalar", "avx2" or "neon". */
 const char *sar_simd(void);
 
 /* The engine's memory by purpose, in bytes. JSON:

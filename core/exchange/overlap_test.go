@@ -206,7 +206,11 @@ func TestTransferIsHidden(t *testing.T) {
 					l.world, l.rows = world, 16000/(world-1)
 					const window = 14 << 20
 					alone := l.run(t, window, 1e12)
-					for _, share := range shares {
+					tried := shares
+					if world == 16 { // the longest to simulate
+						tried = shares[len(shares)-1:]
+					}
+					for _, share := range tried {
 						transfer := share * alone.Seconds()
 						took := l.run(t, window, float64(l.bytes())/transfer)
 						hidden := 1 - (took-alone).Seconds()/transfer

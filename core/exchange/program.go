@@ -22,7 +22,7 @@ type program[T expr.Float] struct{ *expr.Run[T] }
 
 // Forward computes x.Out, sweep by sweep. need are the operands that this rank will ask
 // gradients of; it returns those that any rank does. So do further bits of need, below 16. c is of
-// plain sums.
+// plain sums, and of programs that have partial results.
 func Forward[T expr.Float](x *expr.Run[T], need uint32, c Covering, start Start) (agreed uint32, err error) {
 	if a := plainSumOf(x); a != nil {
 		sum := func(op *comm.Op) error {
@@ -38,7 +38,7 @@ func Forward[T expr.Float](x *expr.Run[T], need uint32, c Covering, start Start)
 		return agreed, err
 	}
 	for _, phase := range x.Forward() {
-		flags, err := program[T]{x}.sweep(phase, comm.Forward, "rows", uint16(need), start)
+		flags, err := program[T]{x}.sweep(phase, comm.Forward, "rows", uint16(need), c, start)
 		if err != nil {
 			return 0, err
 		}
@@ -59,7 +59,7 @@ func Backward[T expr.Float](x *expr.Run[T], plan *expr.GradientPlan, push *PushP
 		return err
 	}
 	for _, phase := range b.Deltas {
-		if _, err := p.sweep(phase, comm.Backward, "rows for the softmax's gradient", 0, start); err != nil {
+		if _, err := p.sweep(phase, comm.Backward, "rows for the softmax's gradient", 0, Covering{}, start); err != nil {
 			return err
 		}
 	}
@@ -89,34 +89,41 @@ func Backward[T expr.Float](x *expr.Run[T], plan *expr.GradientPlan, push *PushP
 
 // sweep runs one phase. Boundary rows of the operands that it reads come side by
 // side in one row, and are read where they arrive. Wire: the widths of these
-// operands per boundary row. A phase that reads no sources is no operation.
-func (x program[T]) sweep(phase expr.Phase[T], dir comm.Dir, rows string, flags uint16, start Start) (
+// operands per boundary row. A phase that reads no sources is no operation. Where there is a cover, partial
+// results come first, which is an operation of its own.
+func (x program[T]) sweep(phase expr.Phase[T], dir comm.Dir, rows string, flags uint16, c Covering, start Start) (
 	agreed uint16, err error) {
 	rel, s := x.Rel, phase.Sweep
 	whole := func() {
-		s.Rows(nil, int32(rel.NumCols()))
+		s.Rows(nil, 0, int32(rel.NumCols()))
 		phase.Finish()
 	}
 	if phase.Sources == 0 {
 		whole()
 		return flags, nil
 	}
-	err = start(comm.KindExpression, dir, rows, phase.Sources, x.rowBytes(phase.Sources), func(op *comm.Op) error {
-		if agreed = flags; rel.Parts == 1 {
-			whole()
-			return nil
+	if rel.Parts == 1 {
+		return flags, start(comm.KindExpression, dir, rows, phase.Sources, x.rowBytes(phase.Sources),
+			func(*comm.Op) error {
+				whole()
+				return nil
+			})
+	}
+	reader := &reader[T]{program: x, set: phase.Sources, sweep: s}
+	defer reader.free()
+	if c.Cover != nil {
+		if err := x.partialResults(c, dir, reader, start); err != nil {
+			return 0, err
 		}
-		cursor, err := newCursor(rel)
-		if err != nil {
+	}
+	err = start(comm.KindExpression, dir, c.named(rows), phase.Sources, x.rowBytes(phase.Sources),
+		func(op *comm.Op) error {
+			send, recv := c.rows(rel)
+			if agreed, err = reader.move(op, flags, send, recv); err == nil {
+				phase.Finish()
+			}
 			return err
-		}
-		defer cursor.Free()
-		reader := x.newReader(op, phase.Sources, s, cursor)
-		if agreed, err = reader.move(op, flags, SendRows(rel), HaloRows(rel)); err == nil {
-			phase.Finish()
-		}
-		return err
-	})
+		})
 	return agreed, err
 }
 
@@ -128,12 +135,14 @@ type reader[T expr.Float] struct {
 	program[T]
 	set     uint32
 	sweep   *expr.Sweep[T]
-	cursor  *cursor
+	cursor  *cursor // nil: no edge has been swept over
 	scatter bool
 }
 
-func (x program[T]) newReader(op *comm.Op, set uint32, s *expr.Sweep[T], cursor *cursor) *reader[T] {
-	return &reader[T]{x, set, s, cursor, sparseChunks(x.Rel, op, x.rowBytes(set))}
+func (x *reader[T]) free() {
+	if x.cursor != nil {
+		x.cursor.Free()
+	}
 }
 
 func (x *reader[T]) produce(r, first, n int, dst []byte) error {
@@ -141,11 +150,15 @@ func (x *reader[T]) produce(r, first, n int, dst []byte) error {
 	return nil
 }
 
-func (x *reader[T]) local() error {
-	if x.sweep != nil {
-		x.sweep.Rows(&x.cursor.Cursor, int32(x.Rel.NumSrc))
+// local sweeps over the edges out of own rows, unless that has been done.
+func (x *reader[T]) local() (err error) {
+	if x.sweep == nil || x.cursor != nil {
+		return nil
 	}
-	return nil
+	if x.cursor, err = newCursor(x.Rel); err == nil {
+		x.sweep.Rows(&x.cursor.Cursor, 0, int32(x.Rel.NumSrc))
+	}
+	return err
 }
 
 func (x *reader[T]) consume(r, first, n int, src []byte) error {
@@ -157,7 +170,7 @@ func (x *reader[T]) consume(r, first, n int, src []byte) error {
 	if x.scatter {
 		x.sweep.Scatter(int(begin), int(begin)+n)
 	} else {
-		x.sweep.Rows(&x.cursor.Cursor, begin+int32(n))
+		x.sweep.Rows(&x.cursor.Cursor, begin, begin+int32(n))
 	}
 	return nil
 }
@@ -165,6 +178,7 @@ func (x *reader[T]) consume(r, first, n int, src []byte) error {
 // move brings the rows, of which so many travel in each round.
 func (x *reader[T]) move(op *comm.Op, flags uint16, send, recv []int) (uint16, error) {
 	rel := x.Rel
+	x.scatter = sparseChunks(rel, op, x.rowBytes(x.set))
 	m := &Movement{
 		Op: op, Flags: flags, RowBytes: x.rowBytes(x.set), Send: send, Recv: recv,
 		Produce: x.produce, Local: x.local, Consume: x.consume,
@@ -226,7 +240,7 @@ func computeOwn[T expr.Float](b *expr.Backward[T], rel *graph.Relation) {
 		b.Own.Columns(0, rel.NumSrc)
 	}
 	if b.Target != nil {
-		b.Target.Rows(nil, int32(rel.NumCols()))
+		b.Target.Rows(nil, 0, int32(rel.NumCols()))
 	}
 }
 
@@ -275,20 +289,14 @@ func (x program[T]) addReturned(set uint32, src []T, idx []int32) {
 // same movement where there are any.
 func (x program[T]) fetchAgain(op *comm.Op, plan *expr.GradientPlan, push *PushPlan, b *expr.Backward[T]) error {
 	rel := x.Rel
-	cursor, err := newCursor(rel)
-	if err != nil {
-		return err
-	}
-	defer cursor.Free()
-	rows := x.newReader(op, plan.Fetch, b.Target, cursor)
-	send, recv := SendRows(rel), HaloRows(rel)
-	if push != nil {
-		send, recv = pulled(send, push.Out), pulled(recv, push.In)
-	}
+	rows := &reader[T]{program: x, set: plan.Fetch, sweep: b.Target}
+	defer rows.free()
+	send, recv := push.rows(rel)
 	if plan.Return == 0 {
 		_, err := rows.move(op, 0, send, recv)
 		return err
 	}
+	rows.scatter = sparseChunks(rel, op, x.rowBytes(plan.Fetch))
 	add := func(src []T, idx []int32) { x.addReturned(plan.Return, src, idx) }
 	m := &RoundTrip{
 		Op: op, RowBytes: plan.FetchBytes, ReplyBytes: plan.ReturnBytes, Send: send, Recv: recv,
@@ -305,7 +313,7 @@ func (x program[T]) fetchAgain(op *comm.Op, plan *expr.GradientPlan, push *PushP
 		},
 	}
 	if push != nil { // own columns have been computed
-		_, err = m.Move(rel.Rank, rel.Parts)
+		_, err := m.Move(rel.Rank, rel.Parts)
 		return err
 	}
 	concurrent, err := b.Concurrent()

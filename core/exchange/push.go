@@ -7,29 +7,35 @@ import (
 	"sar/core/internal/view"
 )
 
-// PushPlan says which pairs of workers compute gradients at the owner of the sources, by
-// round: Out[r] where own sources are computed with here, for peer Rank+r, In[r] where peer
+// PushPlan says which pairs of workers compute gradients at the owner of the sources, as far as the rows of those do
+// not travel at a price: by round, Out[r] where own sources are computed with here, for peer Rank+r, In[r] where peer
 // Rank-r computes for own rows.
 type PushPlan struct {
+	Price   graph.Price
 	Out, In []bool
-	Pulls   bool // there is a pair of workers, anywhere, that does not
+	Pulls   bool // there are rows that travel all the same, between any two workers
 }
 
-// pulled clears what does not travel to or from readers of rows.
-func pulled(rows []int, pushes []bool) []int {
-	for r := range rows {
-		if pushes[r] {
-			rows[r] = 0
+// rows is how many boundary rows travel in each round, from this worker and to it. A plan that is nil has all travel.
+func (p *PushPlan) rows(rel *graph.Relation) (send, recv []int) {
+	send, recv = SendRows(rel), HaloRows(rel)
+	for r := 1; p != nil && r < rel.Parts; r++ {
+		if p.Out[r] {
+			send[r] = rel.Lead(r, p.Price)
+		}
+		if p.In[r] {
+			recv[r] = int(rel.Halo[r].Lead(p.Price))
 		}
 	}
-	return rows
+	return send, recv
 }
 
 // push computes the part of b that owners of sources compute, and that of own columns.
 // Rows of destinations come in the order of rounds and are added in it. Wire, per
 // destination that a peer's sources reach: the widths of plan.Push.
 func (x program[T]) push(op *comm.Op, plan *expr.GradientPlan, push *PushPlan, b *expr.Backward[T]) error {
-	rel, layout := x.Rel, plan.Push
+	rel, layout, pushed := x.Rel, plan.Push, &x.Rel.Pushed[push.Price]
+	sources := func(r int) []int32 { return rel.Send[r].Data[rel.Lead(r, push.Price):] }
 	m := &RoundTrip{
 		Op: op, Pushed: true, RowBytes: layout.SentBytes, ReplyBytes: layout.ReturnedBytes,
 		Send: make([]int, rel.Parts), Recv: make([]int, rel.Parts),
@@ -46,11 +52,11 @@ func (x program[T]) push(op *comm.Op, plan *expr.GradientPlan, push *PushPlan, b
 	for r := 1; r < rel.Parts; r++ {
 		other := rel.Parts - r
 		if push.In[other] {
-			m.Send[r] = len(rel.Reached[other].Data)
+			m.Send[r] = len(pushed.Reached[other].Data)
 		}
 		if push.Out[other] {
-			m.Recv[r] = rel.Outgoing[other].NumRows
-			most = max(most, len(rel.Send[other].Data))
+			m.Recv[r] = pushed.Outgoing[other].NumRows
+			most = max(most, len(sources(other)))
 		}
 	}
 	frames, err := graph.NewFrames(most)
@@ -59,7 +65,7 @@ func (x program[T]) push(op *comm.Op, plan *expr.GradientPlan, push *PushPlan, b
 	}
 	defer frames.Free()
 	sweep := b.Pushed()
-	mine := func(r, first, n int) []int32 { return rel.Reached[rel.Parts-r].Data[first : first+n] }
+	mine := func(r, first, n int) []int32 { return pushed.Reached[rel.Parts-r].Data[first : first+n] }
 	m.Produce = func(r, first, n int, dst []byte) error {
 		b.GatherPushed(layout, view.Numbers[T](dst), mine(r, first, n))
 		return nil
@@ -67,7 +73,7 @@ func (x program[T]) push(op *comm.Op, plan *expr.GradientPlan, push *PushPlan, b
 	m.Compute = func(r, first, n int, src, reply []byte) error {
 		other := rel.Parts - r
 		f := expr.PushedFrame{
-			Edges: &rel.Outgoing[other], Sources: rel.Send[other].Data, Frames: frames, First: first, N: n,
+			Edges: &pushed.Outgoing[other], Sources: sources(other), Frames: frames, First: first, N: n,
 		}
 		if first == 0 {
 			frames.Begin(f.Edges)

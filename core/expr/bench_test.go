@@ -132,7 +132,7 @@ func newRun(b testing.TB, rel *graph.Relation, text string) *Run[float32] {
 
 func forward[T Float](r *Run[T]) {
 	for _, phase := range r.Forward() {
-		phase.Sweep.Rows(nil, int32(r.Rel.NumCols()))
+		phase.Sweep.Rows(nil, 0, int32(r.Rel.NumCols()))
 		phase.Finish()
 	}
 }
@@ -208,13 +208,13 @@ func backwardWhole[T Float](r *Run[T]) error {
 	defer r.Close()
 	end := r.Rel.NumCols()
 	for _, phase := range back.Deltas {
-		phase.Sweep.Rows(nil, int32(end))
+		phase.Sweep.Rows(nil, 0, int32(end))
 	}
 	if back.Own != nil {
 		back.Own.Columns(0, end)
 	}
 	if back.Target != nil {
-		back.Target.Rows(nil, int32(end))
+		back.Target.Rows(nil, 0, int32(end))
 	}
 	back.Finish()
 	return nil

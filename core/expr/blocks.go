@@ -68,10 +68,9 @@ func (s *Sweep[T]) each(parts int, f func(t *task[T], part int)) {
 	}
 }
 
-// Rows sweeps over own rows, and of each over the edges whose columns are below end
-// and that no sweep before has seen: cursor is where those have come to. nil: all edges of
-// all rows.
-func (s *Sweep[T]) Rows(cursor *kernel.Cursor, end int32) {
+// Rows sweeps over own rows, and of each over the edges whose columns are from begin on and below end.
+// cursor is where sweeps before have come to, at most to begin. nil: all edges of all rows.
+func (s *Sweep[T]) Rows(cursor *kernel.Cursor, begin, end int32) {
 	rel := s.run.Rel
 	ptr, col := rel.RowPtr.Data, rel.Col.Data
 	before, order := ptr, rel.Order.Data
@@ -80,10 +79,10 @@ func (s *Sweep[T]) Rows(cursor *kernel.Cursor, end int32) {
 	} else {
 		order = nil
 	}
-	window := false // few columns of many
+	window, skips := false, false // few columns of many, some before them that nobody sweeps over
 	if cursor != nil {
-		window = cursor.Seen > 0
-		s.thin = max(1, int64(ptr[rel.NumDst])/max(1, int64(rel.ColPtr.Data[end]-rel.ColPtr.Data[cursor.Seen])))
+		window, skips = begin > 0, begin > cursor.Seen
+		s.thin = max(1, int64(ptr[rel.NumDst])/max(1, int64(rel.ColPtr.Data[end]-rel.ColPtr.Data[begin])))
 		defer func() { s.thin = 0 }()
 		cursor.Seen = end
 	}
@@ -98,6 +97,9 @@ func (s *Sweep[T]) Rows(cursor *kernel.Cursor, end int32) {
 				return int32(i), k0, k0
 			}
 			last := k1
+			if skips {
+				k0 = ascending.RunEnd(col, k0, last, begin)
+			}
 			k1 = ascending.RunEnd(col, k0, last, end)
 			cursor.Move(int32(i), col, k1, last)
 		}

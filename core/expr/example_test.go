@@ -43,7 +43,7 @@ func Example() {
 	}
 	defer run.Close()
 	for _, phase := range run.Forward() {
-		phase.Sweep.Rows(nil, int32(rel.NumCols()))
+		phase.Sweep.Rows(nil, 0, int32(rel.NumCols()))
 		phase.Finish()
 	}
 	fmt.Println("out", run.Out)

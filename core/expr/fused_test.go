@@ -166,7 +166,7 @@ func compute(t *testing.T, rel *graph.Relation, text string, threads int, plain 
 // TestFusedIsUnfused: whatever is read in place, summed in other sweeps or never made, random
 // programs come out as where every register of every edge is made; and a number of
 // threads changes no bit.
-func TestFusedIsUnfused(t *testing.T) { fusedIsUnfused(t, benchRelation(t, 200, 9000), 150) }
+func TestFusedIsUnfused(t *testing.T) { fusedIsUnfused(t, benchRelation(t, 200, 9000), 72) }
 
 // TestHubs is the same where a row and a column have so many edges that each is several tasks.
 func TestHubs(t *testing.T) {
@@ -191,7 +191,7 @@ func TestHubs(t *testing.T) {
 	}); !slices.ContainsFunc(units, func(u unit[float64]) bool { return u.own != nil }) {
 		t.Fatal("no row is cut: the test needs a larger hub")
 	}
-	fusedIsUnfused(t, rel, 24)
+	fusedIsUnfused(t, rel, 12)
 }
 
 func fusedIsUnfused(t *testing.T, rel *graph.Relation, programs int) {
@@ -232,8 +232,11 @@ func TestAttentionIsUnfused(t *testing.T) {
 	sameAsUnfused(t, rel, bothEnds)
 	sameAsUnfused(t, rel, madeBefore)
 	sameAsUnfused(t, rel, madeAndNot)
-	for _, form := range []string{"additive", "dot", "cosine", "gatv2"} {
-		for _, shape := range [][2]int{{1, 16}, {4, 8}, {3, 5}} {
+	for fi, form := range []string{"additive", "dot", "cosine", "gatv2"} {
+		for si, shape := range [][2]int{{1, 16}, {4, 8}, {3, 5}} {
+			if testing.Short() && si != fi%3 {
+				continue
+			}
 			text := attention(form, shape[0], shape[1])
 			sameAsUnfused(t, rel, text)
 			sameAsUnfused(t, rel, strings.ReplaceAll(text, `"a":0,"b":1`, `"a":1,"b":0`)) // the destination first

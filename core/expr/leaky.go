@@ -23,7 +23,7 @@ func leakyAttention[T Float]() pattern[T] {
 		run: (*task[T]).leakyDots,
 		sum: func(s *selection, k sink) (a addend, ok bool) {
 			a, l, ok := addend{rows: -1}, leaky{}, false
-			lanes := vec.RegisterBytes / s.size
+			lanes := vec.HeadBytes / s.size
 			switch k.kind {
 			case sinkRow, sinkColumn, sinkScatter:
 				l, a.from, a.d, ok = s.slopes(k.reg, lanes)
@@ -52,7 +52,7 @@ func (s *selection) leakyDots(n node) *leaky {
 	if n.op != opDots || n.width == 0 {
 		return nil
 	}
-	if w := s.nodes[n.a].width; w == 0 || w/n.width%(vec.RegisterBytes/s.size) != 0 {
+	if w := s.nodes[n.a].width; w == 0 || w/n.width%(vec.HeadBytes/s.size) != 0 {
 		return nil
 	}
 	for _, try := range [][2]int{{n.a, n.b}, {n.b, n.a}} {

@@ -107,13 +107,7 @@ type Phase[T Float] struct {
 // Forward prepares the sweeps that compute Out, to be run one after the other.
 func (r *Run[T]) Forward() []Phase[T] {
 	p, out := r.Program, r.Out
-	for s := range p.softmaxes {
-		fillWith(r.Most[s], T(math.Inf(-1)))
-		clear(r.Inv[s])
-	}
-	def := &defsOf[T]().reduces[p.Reduce]
-	fillWith(out, def.start)
-	fillWith(r.Winner, def.startWon)
+	r.start()
 	var phases []Phase[T]
 	for _, c := range p.forwardCodes() {
 		sweep := newSweep(compile[T](c, r.plain), r)
@@ -132,6 +126,17 @@ func (r *Run[T]) Forward() []Phase[T] {
 		phases = append(phases, phase)
 	}
 	return phases
+}
+
+// start makes results and softmaxes those of destinations without edges.
+func (r *Run[T]) start() {
+	for s := range r.Program.softmaxes {
+		fillWith(r.Most[s], T(math.Inf(-1)))
+		clear(r.Inv[s])
+	}
+	def := &defsOf[T]().reduces[r.Program.Reduce]
+	fillWith(r.Out, def.start)
+	fillWith(r.Winner, def.startWon)
 }
 
 // finish makes the result of what destinations have come to.

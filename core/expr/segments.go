@@ -111,10 +111,11 @@ func (s *Sweep[T]) newPartial(i int32, byColumn bool) *partial[T] {
 
 // merge adds what a segment has summed.
 func (s *Sweep[T]) merge(p *partial[T]) {
-	factors := make([][2][]T, len(p.most)) // of what is there and of what is added
+	weighed := make([]factors[T], len(p.most))
 	for i := range s.list {
 		if c := &s.list[i]; c.op == opWeigh {
-			factors[c.arg] = s.mergeWeights(p, c.arg)
+			weighed[c.arg] = newFactors[T](len(p.most[c.arg].data))
+			s.run.mergeWeights(c.arg, p.i, p.most[c.arg].data, p.inv[c.arg].data, &weighed[c.arg])
 		}
 	}
 	for n, k := range s.sinks {
@@ -125,10 +126,7 @@ func (s *Sweep[T]) merge(p *partial[T]) {
 		y := to.data[int(p.i-to.base)*to.stride:][:len(own.data)]
 		switch k.kind {
 		case sinkOnline:
-			f := factors[s.p.online]
-			for j, h := range s.p.heads {
-				y[j] = y[j]*f[0][h] + own.data[j]*f[1][h]
-			}
+			s.run.mergeWeighed(y, own.data, &weighed[s.p.online], s.p.runOfHeads())
 		case sinkStep:
 			s.defs.reduces[s.p.Reduce].merge(s.ops, y, own.data, s.run.Winner[int(p.i)*len(y):][:len(y)], p.winner)
 		default:

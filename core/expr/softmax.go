@@ -3,6 +3,8 @@ package expr
 import (
 	"math"
 	"slices"
+
+	"sar/core/internal/vec"
 )
 
 // softmax is one softmax over the in-edges of each destination.
@@ -205,13 +207,18 @@ func exceeds[T Float](x, m []T) bool {
 	return false
 }
 
-// mergeWeights adds the sum of the weights of a segment to that of its destination. Both are relative to references
-// of their own; it returns the factors of what is there and of what is added.
-func (s *Sweep[T]) mergeWeights(p *partial[T], n int) (f [2][]T) {
-	w := len(p.most[n].data)
-	f = [2][]T{make([]T, w), make([]T, w)}
-	most, sum := s.run.Most[n][int(p.i)*w:][:w], s.run.Inv[n][int(p.i)*w:][:w]
-	for h, m := range p.most[n].data {
+// factors are those of what a destination has come to and of what is added to it, where both are relative to references
+// of their own: for each element of a softmax.
+type factors[T Float] [2][]T
+
+func newFactors[T Float](width int) factors[T] { return factors[T]{make([]T, width), make([]T, width)} }
+
+// mergeWeights adds the sum of the weights of some edges of destination i to what softmax n has of it, and says with
+// which factors.
+func (r *Run[T]) mergeWeights(n int, i int32, theirs, weights []T, f *factors[T]) {
+	w := len(theirs)
+	most, sum := r.Most[n][int(i)*w:][:w], r.Inv[n][int(i)*w:][:w]
+	for h, m := range theirs {
 		f[0][h], f[1][h] = 1, 1
 		switch {
 		case m > most[h]:
@@ -220,9 +227,25 @@ func (s *Sweep[T]) mergeWeights(p *partial[T], n int) (f [2][]T) {
 		case !math.IsInf(float64(m), -1): // else nothing has a weight there
 			f[1][h] = T(math.Exp(float64(m) - float64(most[h])))
 		}
-		sum[h] = sum[h]*f[0][h] + p.inv[n].data[h]*f[1][h]
+		sum[h] = sum[h]*f[0][h] + weights[h]*f[1][h]
 	}
-	return f
+}
+
+// mergeWeighed adds what the online softmax has weighed, runs of d elements with one factor each; 0: there are none.
+func (r *Run[T]) mergeWeighed(to, x []T, f *factors[T], d int) {
+	if d > 0 {
+		ops := vec.Get[T]()
+		for h, factor := range f[0] {
+			if factor != 1 {
+				ops.Scale(to[h*d:(h+1)*d], factor)
+			}
+			ops.Axpy(to[h*d:(h+1)*d], x[h*d:(h+1)*d], f[1][h])
+		}
+		return
+	}
+	for j, h := range r.Program.heads {
+		to[j] = to[j]*f[0][h] + x[j]*f[1][h]
+	}
 }
 
 // invert turns the sums of a softmax into their inverses, 0 where there are no edges.

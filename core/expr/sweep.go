@@ -58,15 +58,20 @@ func newSweep[T Float](k *calls[T], r *Run[T]) *Sweep[T] {
 	s := &Sweep[T]{calls: k, run: r, ops: vec.Get[T](), defs: defsOf[T]()}
 	s.loads, s.targets = make([]input[T], k.p.numInputs()), make([]rows[T], len(k.sinks))
 	s.paramSums = make([][]float64, len(k.sinks))
-	for i := range s.loads {
-		s.loads[i] = r.input(i)
-	}
+	s.bind()
 	s.first = make([]int32, k.capacity)
 	for i := range s.first {
 		s.first[i] = int32(i)
 	}
 	s.tasks.New = func() any { return newTask(s) }
 	return s
+}
+
+// bind makes loads read what the run has.
+func (s *Sweep[T]) bind() {
+	for i := range s.loads {
+		s.loads[i] = s.run.input(i)
+	}
 }
 
 // parameter is the row of a parameter.

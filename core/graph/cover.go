@@ -38,9 +38,10 @@ func (p Price) capacities() (source, sum int32) {
 }
 
 const (
-	// A cover has to save one of coverGain bytes: partial sums cost the sender work, and both memory.
-	coverGain = 32
+	// A cover has to save one of CoverGain bytes: partial sums cost the sender work, and both memory.
+	CoverGain = 32
 	unmatched = -1
+	settled   = -2 // of the level of a source from which no search leads on
 )
 
 // Coverer finds covers of one bipartite graph after the other.
@@ -79,126 +80,180 @@ func (c *Coverer) Free() {
 // Arrange writes to to the place of each source where those come first whose rows travel at the lowest price,
 // then those that travel at the next one, and so on, each kind in its order, and returns the counts. Source i has edges
 // to rows[ptr[i]:ptr[i+1]]. The order of edges, and equal ones, change nothing.
+//
+// A row that travels at a price does so at higher ones, and a sum at lower ones. So the cover where both cost the
+// same cuts the graph in two: higher prices concern its sums and their sources alone, lower ones the other
+// sources and destinations. Both go on with the matching that it leaves.
 func (c *Coverer) Arrange(ptr, rows, to []int32) (x Travels) {
-	n := len(to)
-	c.ptr, c.rows = ptr, rows
-	c.room, c.level, c.next, c.class = make([]int32, n), make([]int32, n), make([]int32, n), make([]uint8, n)
-	c.queue = make([]int32, 0, n)
-	for i := range c.class {
-		c.class[i] = uint8(NumPrices)
+	all := c.begin(ptr, rows, len(to))
+	sums, saves := c.matching(SumIsOne, all, 0)
+	travel := all
+	if saves {
+		travel = c.settle(SumIsOne, all)
+		summed := all[len(travel):]
+		x.Sums[SumIsOne] = sums
+		for _, i := range summed {
+			for _, v := range c.of(i) {
+				c.match[1].Data[v] = unmatched
+			}
+		}
+		if x.Sums[SumIsDouble], saves = c.matching(SumIsDouble, summed, int64(len(travel))); saves {
+			c.settle(SumIsDouble, summed)
+		} else {
+			c.travel(SumIsDouble, summed)
+		}
+		for _, i := range summed {
+			c.level[i] = settled
+		}
+	} else {
+		c.travel(SumIsOne, all)
 	}
-	for price := range NumPrices {
-		row, sum := price.capacities()
-		if c.matching(price) {
-			// A cover of the least cost is all sources to which no way leads from one that lacks an edge, and the
-			// destinations to which one does: this is so for every maximum matching, and sources that are in it at
-			// a price are in it at higher ones.
-			for i, level := range c.level {
-				if level == unmatched {
-					c.class[i] = min(c.class[i], uint8(price))
-				}
-			}
-			rows, sums := c.count(price)
-			if c.saves(int64(rows)*int64(row)+int64(sums)*int64(sum), row) {
-				x.Sums[price] = sums
-				continue
-			}
-		}
-		for i := range c.class { // then it saves nothing at higher prices either
-			c.class[i] = min(c.class[i], uint8(price))
-		}
-		break
+	for _, i := range travel {
+		c.room[i]++
+	}
+	more, saves := c.matching(SumIsHalf, travel, int64(x.Sums[SumIsOne]))
+	if saves {
+		x.Sums[SumIsHalf] = x.Sums[SumIsOne] + more
+		c.settle(SumIsHalf, travel)
+	} else {
+		c.travel(SumIsHalf, all)
 	}
 	x.Leading = arrange(c.class, to)
 	return x
 }
 
-// saves tells whether a cover of a cost is worth while, where a row costs so much.
-func (c *Coverer) saves(cost int64, row int32) bool {
-	return cost*coverGain < int64(len(c.class))*int64(row)*(coverGain-1)
+// begin takes a graph of n sources, and returns them. Each has room for an edge.
+func (c *Coverer) begin(ptr, rows []int32, n int) (all []int32) {
+	c.ptr, c.rows = ptr, rows
+	c.room, c.level, c.next, c.class = make([]int32, n), make([]int32, n), make([]int32, n), make([]uint8, n)
+	c.queue, all = make([]int32, 0, n), make([]int32, n)
+	for i := range all {
+		all[i], c.room[i], c.class[i] = int32(i), 1, uint8(NumPrices)
+	}
+	for _, v := range rows[ptr[0]:ptr[n]] {
+		c.match[0].Data[v] = unmatched
+	}
+	return all
 }
 
-// matching makes a maximum matching, and layers of it. It gives up, and returns false, where the matching, which no
+// of is the destinations of a source.
+func (c *Coverer) of(i int32) []int32 { return c.rows[c.ptr[i]:c.ptr[i+1]] }
+
+// travel has rows of some sources travel from a price on.
+func (c *Coverer) travel(price Price, sources []int32) {
+	for _, i := range sources {
+		c.class[i] = min(c.class[i], uint8(price))
+	}
+}
+
+// settle puts those of the sources first whose rows travel from a price on, and returns them. They are those to
+// which no way leads from one that lacks an edge: this is so for every maximum matching. The destinations to
+// which one does are the sums.
+func (c *Coverer) settle(price Price, sources []int32) (travel []int32) {
+	at := 0
+	for k, i := range sources {
+		if c.level[i] == unmatched {
+			sources[at], sources[k] = i, sources[at]
+			at++
+		}
+	}
+	c.travel(price, sources[:at])
+	return sources[:at]
+}
+
+// saves tells whether a cover of a cost is worth while, where a row costs so much.
+func (c *Coverer) saves(cost int64, row int32) bool {
+	return cost*CoverGain < int64(len(c.class))*int64(row)*(CoverGain-1)
+}
+
+// matching makes the matching of some sources a maximum one, and layers of it, and returns how many sums cover what
+// rows do not. Others have been decided, and cost so much. It gives up, and returns false, where the matching, which no
 // cover costs less than, says that none saves enough.
-func (c *Coverer) matching(price Price) bool {
-	source, sum := price.capacities()
-	c.places = sum
-	if price != SumIsDouble { // else that of the price before is one too, if not the largest
-		for _, v := range c.edges() {
-			c.match[0].Data[v], c.match[1].Data[v] = unmatched, unmatched
-		}
-		for i := range c.room {
-			c.room[i] = source
+func (c *Coverer) matching(price Price, sources []int32, others int64) (sums int32, saves bool) {
+	row, places := price.capacities()
+	c.places = places
+	cost := others
+	for _, i := range sources { // those with one edge have no choice
+		if len(c.of(i)) == 1 {
+			c.greedy(i)
 		}
 	}
-	size := int64(len(c.room)) * int64(source)
-	for i := range c.room {
-		c.greedy(int32(i))
-		size -= int64(c.room[i])
+	for _, i := range sources {
+		c.greedy(i)
+		cost += int64(row - c.room[i])
 	}
-	for c.saves(size, source) {
-		if !c.layers() {
-			return true
+	for c.saves(cost, row) {
+		found, sums := c.layers(sources)
+		if !found {
+			return sums, true
 		}
-		for i := range c.room {
-			for c.room[i] > 0 && c.level[i] == 0 && c.augment(int32(i)) {
-				size++
+		for _, i := range sources {
+			for c.room[i] > 0 && c.level[i] == 0 && c.augment(i) {
+				cost++
 			}
 		}
 	}
-	return false
+	return 0, false
 }
-
-func (c *Coverer) edges() []int32 { return c.rows[c.ptr[0]:c.ptr[len(c.ptr)-1]] }
 
 // greedy takes free destinations for a source.
 func (c *Coverer) greedy(i int32) {
-	for _, v := range c.rows[c.ptr[i]:c.ptr[i+1]] {
+	if c.room[i] == 0 {
+		return
+	}
+	for _, v := range c.of(i) {
 		for place := range c.places {
-			if c.room[i] == 0 {
-				return
-			}
 			if c.match[place].Data[v] == unmatched {
 				c.match[place].Data[v] = i
-				c.room[i]--
+				if c.room[i]--; c.room[i] == 0 {
+					return
+				}
 				break // an edge counts once
 			}
 		}
 	}
 }
 
-// layers finds how far each source is from one that lacks an edge, along edges that are not of the matching and
+// layers finds how far each of the sources is from one that lacks an edge, along edges that are not of the matching and
 // back along edges that are: unmatched where no such way leads there. It tells whether one leads to a
-// free destination.
-func (c *Coverer) layers() (found bool) {
+// free destination, and to how many others.
+func (c *Coverer) layers(sources []int32) (found bool, sums int32) {
 	c.queue = c.queue[:0]
 	c.phase++
-	for i := range c.level {
+	for _, i := range sources {
 		c.level[i], c.next[i] = unmatched, 0
 		if c.room[i] > 0 {
 			c.level[i] = 0
-			c.queue = append(c.queue, int32(i))
+			c.queue = append(c.queue, i)
 		}
 	}
 	for at := 0; at < len(c.queue); at++ {
 		i := c.queue[at]
-		for _, v := range c.rows[c.ptr[i]:c.ptr[i+1]] {
+		for _, v := range c.of(i) {
 			if c.seen.Data[v] == c.phase {
 				continue
 			}
 			c.seen.Data[v] = c.phase
-			for place := range c.places {
-				switch w := c.match[place].Data[v]; {
+			w := c.match[0].Data[v]
+			if w != unmatched && c.level[w] == settled {
+				continue // its sum travels in any case
+			}
+			sums++
+			for place := int32(0); ; w = c.match[place].Data[v] {
+				switch {
 				case w == unmatched:
 					found = true
 				case c.level[w] == unmatched:
 					c.level[w] = c.level[i] + 1
 					c.queue = append(c.queue, w)
 				}
+				if place++; place == c.places {
+					break
+				}
 			}
 		}
 	}
-	return found
+	return found, sums
 }
 
 // augment looks for a way from source i, through sources whose level rises, to a free destination, and takes
@@ -209,7 +264,7 @@ func (c *Coverer) augment(i int32) bool {
 		i := c.stack[len(c.stack)-1]
 		degree := c.ptr[i+1] - c.ptr[i]
 		if c.next[i] == degree<<(c.places-1) {
-			c.level[i] = unmatched - 1 // nothing leads on from here
+			c.level[i] = settled // nothing leads on from here
 			c.stack = c.stack[:len(c.stack)-1]
 			if n := len(c.stack); n > 0 {
 				c.next[c.stack[n-1]]++
@@ -246,24 +301,6 @@ func (c *Coverer) take() {
 		c.next[i]++
 	}
 	c.room[c.stack[0]]--
-}
-
-// count is how many rows travel at a price, and how many sums the edges of the others need.
-func (c *Coverer) count(price Price) (rows, sums int32) {
-	c.phase++
-	for i, class := range c.class {
-		if class <= uint8(price) {
-			rows++
-			continue
-		}
-		for _, v := range c.rows[c.ptr[i]:c.ptr[i+1]] {
-			if c.seen.Data[v] != c.phase {
-				c.seen.Data[v] = c.phase
-				sums++
-			}
-		}
-	}
-	return rows, sums
 }
 
 // arrange writes to to the place of each source where they are put class by class, each class in its order, and

@@ -111,7 +111,7 @@ func TestCoverIsMinimal(t *testing.T) {
 					t.Fatalf("%d sources: a matching of %d, and a cover of %d", sources, want, least)
 				}
 			}
-			if want*coverGain >= all*(coverGain-1) {
+			if want*CoverGain >= all*(CoverGain-1) {
 				want = all
 			} else {
 				less++
@@ -135,4 +135,33 @@ func TestArrange(t *testing.T) {
 	if want := [NumPrices]int32{2, 4, 5}; leading != want {
 		t.Errorf("leading %v, expected %v", leading, want)
 	}
+}
+
+// Covers of a graph with hubs on both sides; what an edge takes.
+func BenchmarkArrange(b *testing.B) {
+	const n, edges = 20000, 200000
+	rng := rand.New(rand.NewPCG(3, 4))
+	pick := func() int32 { x := rng.Float64(); return int32(x * x * x * n) }
+	lists := make([][]int32, n)
+	for range edges {
+		i := pick()
+		lists[i] = append(lists[i], pick())
+	}
+	ptr, rows := []int32{0}, []int32(nil)
+	for _, list := range lists {
+		if len(list) > 0 {
+			rows = append(rows, list...)
+			ptr = append(ptr, int32(len(rows)))
+		}
+	}
+	c, err := NewCoverer(n)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Free()
+	to := make([]int32, len(ptr)-1)
+	for b.Loop() {
+		c.Arrange(ptr, rows, to)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*edges), "ns/edge")
 }

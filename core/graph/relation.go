@@ -22,12 +22,30 @@ type Relation struct {
 	// OutDegree[i] is the number of edges, on all workers, that leave own source row i.
 	OutDegree mem.Array[int64]
 
-	// Of the pairs of workers between which the owners of sources compute gradients (nil
-	// before there is one): Outgoing[r] are the edges from own sources into rows of peer
-	// (Rank+r) mod P, Reached[r] the own rows that edges from peer (Rank-r) mod P lead to,
-	// in the order in which they travel.
+	// Pushed are, by price, the edges over which owners of sources compute gradients.
+	Pushed [NumPrices + 1]Pushed
+}
+
+// Pushed is edges from sources whose rows do not travel, of the pairs of workers between which the owners of sources
+// compute gradients; nil before there is such a pair. Outgoing[r] are those from own sources into rows of peer (Rank+r)
+// mod P, Reached[r] the own rows that those from peer (Rank-r) mod P lead to, in the order in which they travel.
+type Pushed struct {
 	Outgoing []Outgoing
 	Reached  []mem.Array[int32]
+}
+
+func (p *Pushed) bytes() (n int64) {
+	for i := range p.Outgoing {
+		n += p.Outgoing[i].Bytes() + p.Reached[i].Bytes()
+	}
+	return n
+}
+
+func (p *Pushed) free() {
+	for i := range p.Outgoing {
+		p.Outgoing[i].free()
+		p.Reached[i].Free()
+	}
 }
 
 // Cover is which sums travel in place of rows: those of rows of peers that this worker makes, and
@@ -105,8 +123,8 @@ func (r *Relation) Bytes() int64 {
 	for i := range r.Send {
 		n += r.Send[i].Bytes()
 	}
-	for i := range r.Outgoing {
-		n += r.Outgoing[i].Bytes() + r.Reached[i].Bytes()
+	for i := range r.Pushed {
+		n += r.Pushed[i].bytes()
 	}
 	for _, c := range r.Covers {
 		for _, a := range c.arrays() {
@@ -124,9 +142,8 @@ func (r *Relation) Free() {
 	for i := range r.Send {
 		r.Send[i].Free()
 	}
-	for i := range r.Outgoing {
-		r.Outgoing[i].free()
-		r.Reached[i].Free()
+	for i := range r.Pushed {
+		r.Pushed[i].free()
 	}
 	for _, c := range r.Covers {
 		c.Free()

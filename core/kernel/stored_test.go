@@ -64,11 +64,10 @@ func testStored[T Float](t *testing.T) {
 					return y.s
 				}
 				want := product(NewPool(1), m.CSR)
-				for _, threads := range []int{1, 4} {
-					for k, b := range []CSR{wide, narrowed} {
-						what := fmt.Sprintf("width %d, %d heads, form %d, %d threads, matrix %d", width, heads, form, threads, k)
-						sameBits(t, what, product(NewPool(threads), b), want)
-					}
+				for k, b := range []CSR{wide, narrowed} {
+					threads := []int{1, 4}[(form/2+form+k)%2]
+					what := fmt.Sprintf("width %d, %d heads, form %d, %d threads, matrix %d", width, heads, form, threads, k)
+					sameBits(t, what, product(NewPool(threads), b), want)
 				}
 			}
 		}

@@ -172,21 +172,25 @@ var aggregateCases = []aggregateCase{
 	{width: 47, heads: 1, mean: true, half: true}, {width: 24, heads: 3, half: true},
 }
 
+// Each case runs in one precision on one transport, and in the other precision on the other.
 func TestAggregateAgainstSerial(t *testing.T) {
 	for _, parts := range worlds(1, 2, 3, 5, 8) {
-		for _, transport := range []string{"shm", "tcp"} {
+		for ti, transport := range []string{"shm", "tcp"} {
+			if testing.Short() && parts == 8 && transport == "shm" {
+				continue // fewer workers show it, and the race detector takes its time
+			}
 			t.Run(fmt.Sprintf("P=%d/%s", parts, transport), func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(uint64(parts), 3))
 				graphs := []whole{randomGraph(rng, 60, 400, parts), randomGraph(rng, 1, 3, parts), randomGraph(rng, 40, 0, parts)}
 				workers(t, parts, Config{Transport: transport, Window: 1 << 20}, func(s *Session) error {
 					for gi := range graphs {
 						for ci, c := range aggregateCases {
-							seed := uint64(gi*100 + ci)
-							if err := runCase[float32](s, &graphs[gi], c, seed, 1e-5); err != nil {
-								return fmt.Errorf("graph %d, fp32 %+v: %w", gi, c, err)
+							seed, run, tol := uint64(gi*100+ci), runCase[float32], 1e-5
+							if (ti+gi+ci)%2 == 0 {
+								run, tol = runCase[float64], 1e-10
 							}
-							if err := runCase[float64](s, &graphs[gi], c, seed, 1e-10); err != nil {
-								return fmt.Errorf("graph %d, fp64 %+v: %w", gi, c, err)
+							if err := run(s, &graphs[gi], c, seed, tol); err != nil {
+								return fmt.Errorf("graph %d, to %g, %+v: %w", gi, tol, c, err)
 							}
 						}
 					}
@@ -238,7 +242,7 @@ func TestWindowChangesNoBit(t *testing.T) {
 // order, whatever comes when: other orders would give other numbers here. Rows of a peer
 // are many enough to be taken group by group, and do not fit into one frame.
 func TestOrderOfReturnedGradients(t *testing.T) {
-	const parts, width = 4, 64
+	const parts, width = 4, 32
 	rng := rand.New(rand.NewPCG(11, 12))
 	g := randomGraph(rng, 60000, 600000, parts)
 	g.starts = []int64{0, 18000, 33000, 44000, 60000}
@@ -271,7 +275,7 @@ func TestOrderOfReturnedGradients(t *testing.T) {
 			for i := range out.Data {
 				out.Data[i] = value[p]
 			}
-			for range 5 {
+			for range 3 {
 				call := ProgramCall[float32]{Operands: make([]Rows[float32], 1)}
 				program := aggregateCase{width: width}.program()
 				if err := ProgramBackward(dg, program, call, 1, out, []*Rows[float32]{&gradU}); err != nil {

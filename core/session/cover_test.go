@@ -94,14 +94,18 @@ func sentRows(s *Session) (n uint64) {
 }
 
 // A sum is the same to the bit, forward and backward, whether rows travel or sums in their place, where no sum
-// is rounded; it repeats to the bit where it is; and it takes fewer bytes.
+// is rounded; it repeats to the bit where it is; and it takes fewer bytes. Each number of workers has half of the
+// cases.
 func TestCoverings(t *testing.T) {
-	for _, parts := range worlds(2, 3, 4, 8) {
+	for wi, parts := range worlds(2, 3, 4, 8) {
 		rng := rand.New(rand.NewPCG(uint64(parts), 77))
 		g := hubs(rng, 600, 2000, parts)
-		for _, c := range []aggregateCase{{width: 1}, {width: 47}, {width: 47, mean: true}, {width: 16, half: true},
+		for ci, c := range []aggregateCase{{width: 1}, {width: 47}, {width: 47, mean: true}, {width: 16, half: true},
 			{width: 16, half: true, mean: true}, {width: 32, heads: 1}, {width: 48, heads: 3, mean: true},
 			{width: 32, heads: 2, half: true}} {
+			if (wi+ci)%2 != 0 {
+				continue
+			}
 			t.Run(fmt.Sprintf("P=%d/%+v", parts, c), func(t *testing.T) {
 				whole := func(scale int) []float64 {
 					x := make([]float64, g.n*c.width)

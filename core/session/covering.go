@@ -15,6 +15,7 @@ import (
 type coverings struct {
 	agreed  [numExchanges]bool // settings of exchange that all ranks have had
 	weights []*sharedWeights   // the last ones
+	traffic map[*graph.Relation][]traffic
 	seed    maphash.Seed
 }
 
@@ -41,11 +42,18 @@ type asked struct {
 	half     bool   // rows, or in backward the gradients of results, are bfloat16
 	weights  []byte // of edges, size bytes each; size 0: none
 	size     int
+	elemSize int // of results
 }
 
 // covering decides which rows a plain sum sends, and which sums in place of the others. Collective.
 func (g *Graph) covering(rel *graph.Relation, p Program, ask asked) (c exchange.Covering, err error) {
-	if _, plain := p.PlainSum(); !plain || rel.Parts == 1 || g.topo.IsBlock() {
+	if _, plain := p.PlainSum(); !plain {
+		if !ask.backward {
+			return g.partialCovering(rel, p, ask.elemSize)
+		}
+		return c, nil
+	}
+	if rel.Parts == 1 || g.topo.IsBlock() {
 		return c, nil
 	}
 	how := Exchange(g.session.exchange.Load())

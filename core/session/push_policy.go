@@ -1,19 +1,20 @@
 package session
 
 import (
+	"sar/core/comm"
 	"sar/core/exchange"
 	"sar/core/expr"
 	"sar/core/graph"
 	"sar/core/topology"
 )
 
-// Exchange says who computes gradients of edge expressions over edges between two workers,
-// where backward reads values of sources: the reader of the sources, who fetches them again
-// and sends their gradients to the owner (pull), or their owner, whom readers send rows of destinations (push).
+// Exchange says who computes over edges between two workers: the reader of their sources, whom rows of those are sent
+// (pull), or the owner of the sources, who is sent rows of destinations where it needs them and sends results for
+// these (push). In backward rows are gradients where values do not matter.
 type Exchange int32
 
 const (
-	ExchangeAuto Exchange = iota // what is cheaper, for each pair of workers
+	ExchangeAuto Exchange = iota // what is fewer bytes, edge by edge
 	ExchangePull
 	ExchangePush // wherever a program can
 	numExchanges
@@ -39,7 +40,7 @@ const rereadCost = 0.005
 // destination (push), and of the gradients of a source.
 type rowSizes struct{ pull, push, gradient int }
 
-// pushes tells whether the owner of the sources computes.
+// pushes tells whether the owner of the sources computes over the edges of a shard.
 func (e Exchange) pushes(x topology.Shard, size rowSizes, byteCost float64) bool {
 	switch {
 	case e == ExchangePull || x.Edges == 0:
@@ -55,6 +56,101 @@ type pushKey struct {
 	rel *graph.Relation
 	rowSizes
 	how Exchange
+}
+
+// traffic is what would travel between all workers at a price.
+type traffic struct{ rows, sums int64 }
+
+// trafficOf is that of each price, and of rows alone last. Collective where it has not been asked before.
+func (g *Graph) trafficOf(c *comm.Communicator, rel *graph.Relation) ([]traffic, error) {
+	if x := g.coverings.traffic[rel]; x != nil {
+		return x, nil
+	}
+	// A sum first: a rank that finds itself choosing what a plain sum sends begins with something else, and hears of it.
+	counts := make([]int64, 2*(graph.NumPrices+2))
+	for r := 1; r < rel.Parts; r++ {
+		h := rel.Halo[r]
+		for price := range graph.NumPrices {
+			counts[2*price] += int64(h.Leading[price])
+			counts[2*price+1] += int64(h.Sums[price])
+		}
+		counts[2*graph.SumIsFree+2] += int64(h.End - h.Begin)
+	}
+	counts, err := c.SumInts(counts...)
+	if err != nil {
+		return nil, err
+	}
+	free, err := g.topo.ShardsOf(c, rel, graph.SumIsFree)
+	if err != nil {
+		return nil, err
+	}
+	reached := int64(0)
+	for _, of := range free.In {
+		reached += of.Rows
+	}
+	sum, err := c.SumInts(reached)
+	if err != nil {
+		return nil, err
+	}
+	counts[2*graph.SumIsFree+1] = sum[0]
+	var all []traffic
+	for i := 0; i < len(counts); i += 2 {
+		all = append(all, traffic{counts[i], counts[i+1]})
+	}
+	if g.coverings.traffic == nil {
+		g.coverings.traffic = map[*graph.Relation][]traffic{}
+	}
+	g.coverings.traffic[rel] = all
+	return all, nil
+}
+
+// cheapest is the price whose cover moves the fewest bytes, where a row and a sum take so many; ok is false where rows
+// alone are about as few.
+func (e Exchange) cheapest(all []traffic, row, sum int) (price graph.Price, ok bool) {
+	switch e {
+	case ExchangePull:
+		return 0, false
+	case ExchangePush:
+		return graph.SumIsFree, true
+	}
+	least := all[len(all)-1].rows * int64(row)
+	least -= least / graph.CoverGain
+	for i, x := range all[:len(all)-1] {
+		if bytes := x.rows*int64(row) + x.sums*int64(sum); bytes < least {
+			price, ok, least = graph.Price(i), true, bytes
+		}
+	}
+	return price, ok
+}
+
+// partialCovering decides which rows a program that has partial results sends in forward. Collective.
+func (g *Graph) partialCovering(rel *graph.Relation, p Program, elemSize int) (c exchange.Covering, err error) {
+	layout := p.Partial(elemSize)
+	if layout == nil || rel.Parts == 1 || g.topo.IsBlock() {
+		return c, nil
+	}
+	how := Exchange(g.session.exchange.Load())
+	err = g.session.collective("choosing which partial results travel in place of rows", func() error {
+		train, err := g.session.Comm(Train)
+		if err == nil {
+			err = g.agree(train, how)
+		}
+		if err != nil {
+			return err
+		}
+		all, err := g.trafficOf(train, rel)
+		if err != nil {
+			return err
+		}
+		price, ok := how.cheapest(all, layout.RowBytes, layout.SentBytes+layout.ReturnedBytes)
+		if !ok {
+			return nil
+		}
+		c.Price = price
+		c.Cover, err = g.topo.Cover(train, rel, price)
+		return err
+	})
+	return c, err
 }
 
 // pushPlan decides which pairs of workers push in backward; nil: none. What they need
@@ -95,12 +191,20 @@ func (g *Graph) decide(rel *graph.Relation, size rowSizes, how Exchange) (*excha
 	if err := g.agree(train, how); err != nil {
 		return nil, err
 	}
-	all, err := g.topo.ShardsOf(train, rel)
+	travels, err := g.trafficOf(train, rel)
 	if err != nil {
 		return nil, err
 	}
-	p := rel.Parts
-	push := &exchange.PushPlan{Out: make([]bool, p), In: make([]bool, p)}
+	price, ok := how.cheapest(travels, size.pull, size.push)
+	if !ok {
+		return nil, nil
+	}
+	all, err := g.topo.ShardsOf(train, rel, price)
+	if err != nil {
+		return nil, err
+	}
+	p, pushing := rel.Parts, &rel.Pushed[price]
+	push := &exchange.PushPlan{Price: price, Out: make([]bool, p), In: make([]bool, p)}
 	var pushed, pulls, lacking int64
 	for r := 1; r < p; r++ {
 		to, from := (rel.Rank+r)%p, (rel.Rank-r+p)%p
@@ -109,11 +213,12 @@ func (g *Graph) decide(rel *graph.Relation, size rowSizes, how Exchange) (*excha
 		switch {
 		case push.In[r]:
 			pushed++
-			if len(rel.Reached) == 0 || len(rel.Reached[r].Data) == 0 {
+			if len(pushing.Reached) == 0 || len(pushing.Reached[r].Data) == 0 {
 				lacking++
 			}
-		case all.In[r].Edges > 0:
-			pulls++
+			pulls += int64(rel.Halo[r].Lead(price))
+		default:
+			pulls += int64(rel.Halo[r].End - rel.Halo[r].Begin)
 		}
 	}
 	sum, err := train.SumInts(pushed, pulls, lacking)
@@ -125,7 +230,7 @@ func (g *Graph) decide(rel *graph.Relation, size rowSizes, how Exchange) (*excha
 	}
 	push.Pulls = sum[1] > 0
 	if sum[2] > 0 {
-		err = g.topo.HandOver(train, rel, push.Out, push.In)
+		err = g.topo.HandOver(train, rel, price, push.Out, push.In)
 	}
 	return push, err
 }

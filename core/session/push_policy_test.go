@@ -18,7 +18,7 @@ func TestPushedPrograms(t *testing.T) {
 			rng := rand.New(rand.NewPCG(uint64(parts), 21))
 			graphs := []whole{randomGraph(rng, 40, 250, parts), randomGraph(rng, 1, 3, parts), randomGraph(rng, 40, 0, parts)}
 			var cases []*programCase
-			for len(cases) < 60 {
+			for len(cases) < 36 {
 				c := drawCase(rng, &graphs[[]int{0, 0, 0, 0, 1, 2}[len(cases)%6]])
 				if pushable(t, c) || len(cases)%10 == 0 {
 					cases = append(cases, c)

@@ -66,6 +66,9 @@ func TestSARFormatMemory(t *testing.T) {
 // What is taken stays within the memory, though the edges alone are more than that. Columns
 // that are mapped for the order of rows may be dropped by the system at any time.
 func TestMemoryOfWriting(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes 120,000 edges three times, in one thread")
+	}
 	withFixedMemory(t, 256<<10)
 	const nodes, edges, parts = 4000, 120000, 4
 	dir := sortedDir(t, rand.New(rand.NewPCG(11, 12)), nodes, edges)

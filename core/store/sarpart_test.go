@@ -211,7 +211,11 @@ func sameSends(t *testing.T, parts []*Partition, dgl []*Partition) {
 
 func TestSARFormat(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
-	for _, parts := range []int{1, 2, 4, 8} {
+	worlds := []int{1, 2, 4, 8}
+	if testing.Short() {
+		worlds = worlds[2:3]
+	}
+	for _, parts := range worlds {
 		for _, c := range []struct {
 			name string
 			open func() input.Graph

@@ -26,7 +26,7 @@ type Graph struct {
 	source Source // nil where edges came from memory
 	order  sync.Mutex
 	block  *block // nil for a full graph
-	shards map[*graph.Relation]*Shards
+	shards map[shardsKey]*Shards
 }
 
 // Source gives edges that can be read again whenever they are needed.

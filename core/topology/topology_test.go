@@ -129,42 +129,49 @@ func TestCoverAgainstTheWholeGraph(t *testing.T) {
 	}
 }
 
-// HandOver gives owners of sources the edges into every peer, and both ends name the rows alike.
+// HandOver gives owners of sources, at every price, the edges from rows that do not travel into every peer, and both
+// ends name the rows alike.
 func TestHandOverAgainstTheWholeGraph(t *testing.T) {
 	worlds(t, func(c *comm.Communicator, g *Graph) error {
 		all := slices.Repeat([]bool{true}, c.World())
 		for _, rel := range g.Relations {
-			if err := g.HandOver(c, rel, all, all); err != nil {
-				return err
-			}
-			if err := g.HandOver(c, rel, all, all); err != nil { // all is there already
-				return err
+			for price := range graph.NumPrices + 1 {
+				for range 2 { // then all is there already
+					if err := g.HandOver(c, rel, price, all, all); err != nil {
+						return err
+					}
+				}
 			}
 		}
 		return nil
 	}, func(w *whole, parts []*Graph) {
 		eachShard(parts, func(i, p, r, q int) {
 			g, rel := parts[p], parts[p].Relations[i]
-			o, reached := &rel.Outgoing[r], parts[q].Relations[i].Reached[r].Data
-			var got, want [][2]int32
-			for k, row := range rel.Send[r].Data {
-				lo, hi := o.Ptr.Data[k], o.Ptr.Data[k+1]
-				numbers := make([]int32, hi-lo)
-				o.Rows(numbers, int64(lo), 0)
-				for _, n := range numbers {
-					got = append(got, [2]int32{row, reached[n]})
+			for price := range graph.NumPrices + 1 {
+				o, reached := &rel.Pushed[price].Outgoing[r], parts[q].Relations[i].Pushed[price].Reached[r].Data
+				lead := rel.Lead(r, price)
+				sources, travels := rel.Send[r].Data[lead:], rel.Send[r].Data[:lead]
+				var got, want [][2]int32
+				for k, row := range sources {
+					lo, hi := o.Ptr.Data[k], o.Ptr.Data[k+1]
+					numbers := make([]int32, hi-lo)
+					o.Rows(numbers, int64(lo), 0)
+					for _, n := range numbers {
+						got = append(got, [2]int32{row, reached[n]})
+					}
 				}
-			}
-			for _, e := range w.between(i, p, q) {
-				want = append(want, [2]int32{w.row(e.src), w.row(e.dst)})
-			}
-			if !sameSet(got, want) {
-				t.Fatalf("%s, rank %d into rank %d: edges %v, expected %v", rel.Type, p, q, got, want)
-			}
-			shard := g.shards[rel].Out[r]
-			if int(shard.Edges) != len(want) || int(shard.Sources) != len(rel.Send[r].Data) ||
-				int(shard.Rows) != len(reached) {
-				t.Fatalf("%s, rank %d into rank %d: %+v", rel.Type, p, q, shard)
+				for _, e := range w.between(i, p, q) {
+					if !slices.Contains(travels, w.row(e.src)) {
+						want = append(want, [2]int32{w.row(e.src), w.row(e.dst)})
+					}
+				}
+				if !sameSet(got, want) {
+					t.Fatalf("%s, price %d, rank %d into rank %d: edges %v, expected %v", rel.Type, price, p, q, got, want)
+				}
+				shard := g.shards[shardsKey{rel, price}].Out[r]
+				if int(shard.Edges) != len(want) || int(shard.Sources) != len(sources) || int(shard.Rows) != len(reached) {
+					t.Fatalf("%s, price %d, rank %d into rank %d: %+v", rel.Type, price, p, q, shard)
+				}
 			}
 		})
 	})

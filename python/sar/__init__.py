@@ -24,6 +24,7 @@ from .data.ingest import ingest as ingest
 from .distributed import backend
 
 if TYPE_CHECKING:
+    from . import transforms as transforms
     from ._api import *
     from ._api import __all__
 

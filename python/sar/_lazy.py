@@ -11,11 +11,16 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, List, Optional
 
+LATE = frozenset(["transforms"])
+"""Public packages that few scripts use: each is imported when its own name is used."""
+
 
 class LazyPackage(ModuleType):
     """A package whose public names are those of its module ``_api``."""
 
     def __getattr__(self, name: str) -> Any:
+        if name in LATE:
+            return importlib.import_module(f"{self.__name__}.{name}")
         if name == "__all__" or not name.startswith("_"):
             self._import_all()
             if name in self.__dict__:

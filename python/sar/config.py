@@ -65,14 +65,14 @@ class Config(metaclass=_Settings):
     names the smallest that works."""
 
     exchange: str = "auto"
-    """Where gradients of attention and other edge expressions are computed for edges between two workers, when backward
-    has to read source rows again. ``"pull"``: at the destinations' worker, which fetches source rows and sends their
-    gradients back. ``"push"``: at the sources' worker, which gets a row for each destination, with its gradient and the
-    state of its softmax, and sends little back; half the bytes for GAT, but it costs memory for the edges (2 or 4 bytes
-    each) and more computing. ``"auto"``: for each pair of workers what is cheaper, by rows, edges and kind of link.
-    Expressions that read edge features or draw dropout are always pulled. For sums and means, ``"pull"`` sends rows of
-    sources, ``"push"`` a partial sum for each destination, and ``"auto"`` what is fewest: rows for some edges, sums for
-    others. ``sar.stats()["links"]`` shows the bytes of each way. Results agree up to rounding."""
+    """Where sums, means and attention are computed for edges between two workers. ``"pull"``: at the destinations'
+    worker, which gets rows of sources, in backward once more where their values matter, and sends their gradients back.
+    ``"push"``: at the sources' worker, which sends a partial result for each destination; where it needs values of the
+    destination, these come first, in backward with the gradient and the state of the softmax. It costs memory for the
+    edges (4 bytes each, and 2 or 4 for gradients of attention). ``"auto"``: what is fewest bytes, rows for some edges
+    and partial results for others; gradients of attention are pushed for each pair of workers where that is worth its
+    computing, by edges and kind of link. Expressions that read edge features or draw dropout are always pulled, and so
+    are maxima and minima. ``sar.stats()["links"]`` shows the bytes of each way. Results agree up to rounding."""
 
     wire_dtype: Optional[str] = None
     """``"bfloat16"``: rows of sources that are float32 are rounded to bfloat16 when messages read them, those of this

@@ -110,8 +110,11 @@ STARTED_BY_TORCH = """
     sar.comm.shutdown()
     dist.all_reduce(t)  # is there as before
     print("sum", t.tolist(), flush=True)
+    store = dist.distributed_c10d._get_default_store()
     if rank == 1:
+        store.wait(["rank 0 has its sum"])  # what ends a job may overtake it
         raise RuntimeError("rank 1 gives up")
+    store.set("rank 0 has its sum", "")
     try:
         dist.barrier()
     except sar.PeerLostError as error:

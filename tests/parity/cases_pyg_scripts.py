@@ -159,7 +159,7 @@ def refused(part: dict[str, Any]) -> dict[str, str]:
         "structured_negative_sampling": lambda: utils.structured_negative_sampling(index),
         "add_random_edge": lambda: utils.add_random_edge(index, 0.5),
         "to_dgl": lambda: utils.to_dgl(data),
-        "homophily": lambda: utils.homophily(index, torch.zeros(rows), method="edge_insensitive"),
+        "homophily": lambda: utils.homophily(index, torch.zeros(rows), torch.zeros(rows).long()),
         "to_dense_adj": lambda: utils.to_dense_adj(index),
         "to_networkx": lambda: utils.to_networkx(data),
         "ToSparseTensor": lambda: transforms.ToSparseTensor()(data),

@@ -34,6 +34,7 @@ TRIED: dict[str, Callable[[Any], Any]] = {
     "Spherical": lambda T: T.Spherical(cat=False),
     "LocalCartesian": lambda T: T.LocalCartesian(),
     "PointPairFeatures": lambda T: T.PointPairFeatures(),
+    "LocalDegreeProfile": lambda T: T.LocalDegreeProfile(),
     "LinearTransformation": lambda T: T.LinearTransformation(torch.tensor(LINEAR, dtype=torch.double)),
 }
 NEW_EDGES = ("AddSelfLoops", "AddRemainingSelfLoops", "RemoveSelfLoops")

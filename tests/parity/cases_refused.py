@@ -63,8 +63,8 @@ def of_pyg(part: dict[str, Any]) -> Tries:
     data = Data(x=torch.ones(rows, 3), edge_index=index)
     batch = torch.zeros(rows).long()
     return {
-        "AddRandomWalkPE": lambda: transforms.AddRandomWalkPE(2)(data),
-        "LocalDegreeProfile": lambda: transforms.LocalDegreeProfile()(data),
+        "LineGraph": lambda: transforms.LineGraph()(data),
+        "TwoHop": lambda: transforms.TwoHop()(data),
         "VirtualNode": lambda: transforms.VirtualNode()(data),
         "Data.validate": lambda: data.validate(),
         "Data.is_sorted": lambda: data.is_sorted(),
@@ -167,7 +167,7 @@ def answers(x: np.ndarray, y: np.ndarray, index: Any) -> dict[str, Any]:
         {
             "edges": edges,
             "nodes": {**nodes, "gradient": leaf.grad},
-            "homophily": [homophily(index, labels, method=method) for method in ("edge", "node")],
+            "homophily": [homophily(index, labels, method=method) for method in ("edge", "node", "edge_insensitive")],
         }
     )
 

@@ -18,6 +18,8 @@ PLAIN += [("sar", "layers", "eager"), ("pyg", "gcn", "eager"), ("pyg", "gat", "e
 PLAIN += [("pyg", name, "inductor") for name in ("gcn", "gat", "jumping", "edge_cnn")]
 SHOWN = [("dgl", "sage", 2), ("dgl", "gat", 1), ("dgl", "own", 2), ("pyg", "gcn", 2), ("pyg", "edge_cnn", 1)]
 """A mean and attention in one piece, Python functions, a layer of PyG in one piece, functions of edges."""
+BOTH = [("dgl", "gcn"), ("dgl", "gin"), ("pyg", "gat"), ("sar", "layers")]
+"""Prepared models that both ranks compile."""
 WHOLE = [("dgl", name) for name in DGL] + [("pyg", name) for name in PYG if name != "pooled"] + [("sar", "layers")]
 ALONE = [("dgl", "gat"), ("pyg", "sage")]
 """Prepared models that one rank alone compiles."""
@@ -31,7 +33,7 @@ def cases_of() -> list[Any]:
         for ranks in (1, 2)
     ]
     found += [
-        ((*model, backend, ranks, True), backend == "aot_eager" and (ranks == 2 or model in ALONE))
+        ((*model, backend, ranks, True), backend == "aot_eager" and model in (ALONE if ranks == 1 else BOTH))
         for model in WHOLE
         for backend in ("aot_eager", "inductor")
         for ranks in (1, 2)

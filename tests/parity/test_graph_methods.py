@@ -148,7 +148,7 @@ def test_masked_columns_are_agreed(few: Workers) -> None:
 def test_what_is_refused(few: Workers) -> None:
     """By every worker alike, with what to do in its place."""
     graph = make("random", few.world, seed=77)
-    ways = {"adj": "update_all", "lap_pe": "before the graph is partitioned", "add_edges": "add_self_loop"}
+    ways = {"adj": "update_all", "lap_pe": "sar.transforms.laplacian_pe(graph, k", "add_edges": "add_self_loop"}
     ways.update(DropNode="before the graph is partitioned", ends="graph.edges", reverse_twice="keep the graph")
     said = few.run(cases_transforms.refusals, graph.shares())
     for rank, found in enumerate(said):

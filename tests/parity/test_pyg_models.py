@@ -23,7 +23,7 @@ pytest.importorskip("torch_geometric")
 
 MANY = int(os.environ.get("SAR_RANDOM_MODELS", "0"))
 SHARES = {(1, "shm"): 0.2, (2, "shm"): 0.4, (2, "tcp"): 0.1, (4, "shm"): 0.3}
-COUNT = MANY or 330
+COUNT = MANY or 198
 BATCH = 33
 UNIT = {"float64": 1e-10, "float32": 1e-5}
 

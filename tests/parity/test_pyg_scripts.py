@@ -65,7 +65,7 @@ def test_refused(two: Workers) -> None:
         "NeighborLoader": "sar.DistNeighborSampler",
         **dict.fromkeys(["ClusterData", "RandomNodeLoader"], "sar.DistNeighborSampler"),
         **{name: f"sar.{name}, which takes the same" for name in DRAWS},
-        "homophily": "use 'edge' or 'node'",
+        "homophily": "leave batch out",
         **dict.fromkeys(["TopKPooling", "SAGPooling", "GraphUNet"], "global_add_pool"),
         "SGFormer": "model = sar.prepare(model, data)",
     }

@@ -16,24 +16,18 @@ from tests.support.sessions import Workers
 
 pytest.importorskip("torch_geometric")
 
-WORLDS = [1, 2, 3]
-
-
 def drawn(world: int) -> tuple[Graph, np.ndarray, torch.Tensor]:
-    """A graph, rows of its nodes, and its edges. Of three workers one has no node."""
-    graph = make("empty_worker" if world == 3 else "random", world, seed=101)
+    """A graph, rows of its nodes, and its edges. Of three and of four workers one has no node."""
+    graph = make("empty_worker" if world in (3, 4) else "random", world, seed=101)
     x = np.random.default_rng(102).standard_normal((graph.num_nodes, cases.IN))
     return graph, x, torch.from_numpy(np.stack([graph.src, graph.dst]))
 
 
-@pytest.mark.parametrize("world", [*WORLDS, pytest.param(8, marks=pytest.mark.full)])
-@pytest.mark.parametrize("name", cases.MODELS)
-def test_model(pool: Pool, name: str, world: int, vector: bool = True) -> None:
-    """Results, gradients of inputs and parameters, and buffers; in training and evaluation."""
-    graph, x, whole = drawn(world)
+def as_alone(workers: Workers, name: str, vector: bool = True) -> None:
+    graph, x, whole = drawn(workers.world)
     grad = np.random.default_rng(103).standard_normal((graph.num_nodes, cases.OUT))
     expected = cases.step(name, x, whole, grad)
-    found = Workers(pool, world, "shm").run(cases.on_worker, graph.shares(x=x, grad=grad), name=name, vector=vector)
+    found = workers.run(cases.on_worker, graph.shares(x=x, grad=grad), name=name, vector=vector)
     for rank, one in enumerate(found):
         for key, value in expected["rows"].items():
             close(one["rows"][key], value[graph.rows(rank)], f"{key} of rank {rank}", 100)
@@ -42,17 +36,25 @@ def test_model(pool: Pool, name: str, world: int, vector: bool = True) -> None:
             close(one["same"][key], value, f"{key} of rank {rank}", 100)
 
 
+@pytest.mark.parametrize("name", cases.MODELS)
+def test_model(few: Workers, name: str) -> None:
+    """Results, gradients of inputs and parameters, and buffers; in training and evaluation."""
+    as_alone(few, name)
+
+
 @pytest.mark.parametrize("name", ["sgformer", "polynormer", "performer"])
 def test_without_a_batch_vector(pool: Pool, name: str) -> None:
     """All nodes are one graph; PyG's SGFormer and Polynormer want a vector that says so."""
-    test_model(pool, name, 3, False)
+    as_alone(Workers(pool, 3, "shm"), name, False)
 
 
 def test_eight_workers(pool: Pool) -> None:
-    test_model(pool, "sgformer_heads", 8)
+    as_alone(Workers(pool, 8, "shm"), "sgformer_heads")
 
 
-@pytest.mark.parametrize("name", ["sgformer", "polynormer", "performer", "own"])
+@pytest.mark.parametrize(
+    "name", ["performer", "own", *(pytest.param(name, marks=pytest.mark.full) for name in ("sgformer", "polynormer"))]
+)
 def test_curve(pool: Pool, name: str) -> None:
     """The losses of 20 epochs."""
     graph, x, whole = drawn(3)

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import textwrap
-
 from tests.support import ROOT
 
 PAGE = ROOT / "docs" / "transforms.md"
@@ -41,6 +39,10 @@ PYG_RUN: dict[str, tuple[str, str]] = {
     "RandomScale": (ALL, "one draw, the same on all workers"),
     "RandomRotate": (ALL, "one draw, the same on all workers"),
     "RandomShear": (ALL, "one draw, the same on all workers"),
+    "LocalDegreeProfile": (ALL, "degrees of neighbours"),
+    "AddRandomWalkPE": (ALL, "powers of the adjacency matrix: see [costs](whole-graph.md#what-it-costs)"),
+    "AddLaplacianEigenvectorPE": (ALL, "eigenvectors, of undirected graphs; of scipy's arguments `tol`"),
+    "LaplacianLambdaMax": (ALL, "an eigenvalue, of undirected graphs"),
 }
 
 _OPS = ("readout", "sum", "mean", "max", "softmax", "broadcast")
@@ -93,10 +95,11 @@ def dgl_refused() -> dict[str, str]:
     return FUNCTIONS
 
 
-def dgl_refused_transforms() -> list[str]:
+def dgl_refused_transforms() -> dict[str, str]:
+    """Those of ``dgl.transforms``: the other classes are layers of dgl.nn."""
     from sar.graph.refused import BEFORE, MISTAKEN
 
-    return [name for name, why in MISTAKEN.items() if why == BEFORE]
+    return {name: why for name, why in MISTAKEN.items() if why == BEFORE or "sar.transforms" in why}
 
 
 def _rows(table: dict[str, tuple[str, str]]) -> list[str]:
@@ -120,7 +123,8 @@ def page() -> str:
         "what they give on the whole graph. The others raise `sar.WholeGraphError` on every worker, which names them.",
         "",
         "*own rows*: each node and each edge is treated by itself. *all workers*: the transform reads other rows too,",
-        "or reduces over all of them, so all workers call it.",
+        "or reduces over all of them, so all workers call it. [Whole-graph utilities](whole-graph.md) has more on",
+        "those that look at the whole graph.",
         "",
         "## torch_geometric.transforms",
         "",
@@ -140,11 +144,9 @@ def page() -> str:
         "| --- | --- | --- |",
         *_rows(DGL_TRANSFORMS_RUN),
         "",
-        *textwrap.wrap(
-            f"Refused, because they need nodes and edges of all workers: {', '.join(dgl_refused_transforms())}. Apply "
-            "them in DGL before the graph is partitioned.",
-            120,
-        ),
+        "| refused | why, and what to do |",
+        "| --- | --- |",
+        *_refused(dgl_refused_transforms()),
         "",
         "## Functions of dgl",
         "",

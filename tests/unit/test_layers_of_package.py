@@ -29,6 +29,7 @@ LAYERS = [
     # graphs, and layers on them
     ["sar.graph"],
     ["sar.sampling", "sar.links"],
+    ["sar.transforms"],
     ["sar.autograd.fused"],
     ["sar.nn"],
     ["sar.integrations.dgl.patches"],
@@ -65,6 +66,11 @@ LATE = (
     "sar.profiling.plan.modules",
     "sar.profiling.prometheus",
     "sar.profiling.tensorboard",
+    "sar.transforms.adjacency",
+    "sar.transforms.columns",
+    "sar.transforms.laplacian",
+    "sar.transforms.profiles",
+    "sar.transforms.walks",
 )
 
 # the only users of libraries that not everybody has

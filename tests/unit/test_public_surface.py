@@ -103,6 +103,16 @@ FUNCTIONS: dict[str, dict[str, str | None]] = {
         "load_dgl_partition_data_from_graph": None,
         "suffix_key_lookup": None,
     },
+    "sar.transforms": {
+        "random_walk_pe": "edges, walk_length, edge_weight=None, *, memory=268435456",
+        "laplacian_pe": "edges, k, edge_weight=None, *, self_loops=False, random_signs=False, "
+        "return_eigenvalues=False, tolerance=1e-08, max_products=10000",
+        "laplacian_lambda_max": "edges, edge_weight=None, normalization='sym', *, tolerance=1e-08, max_products=10000",
+        "pagerank": "edges, alpha=0.85, personalization=None, edge_weight=None, *, tolerance=1e-10, "
+        "max_iterations=1000",
+        "degree_profile": "edges",
+        "homophily": "edges, y, method='edge'",
+    },
     "sar.pyg": {"load": "path", "edge_index": "graph", "restore": ""},
     "sar.distributed_bn": {"DistributedBN1D": None, "mean_op": None, "var_op": None},
     "sar.edge_softmax": {"edge_softmax": None},

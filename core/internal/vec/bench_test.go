@@ -20,7 +20,7 @@ func benchLoops[T Float](b *testing.B) {
 		col[k] = rng.Int32N(rows)
 	}
 	ops, columns := Get[T](), ColumnLoops[T]()
-	for _, d := range []int{47, 64, 256} {
+	for _, d := range []int{47, 64, 128, 256} {
 		heads := 4
 		if d == 47 {
 			heads = 1

@@ -8,11 +8,6 @@ type BFloat16 = uint16
 // wide is the number that b stores.
 func wide[T Float](b BFloat16) T { return T(dtypes.FromBFloat16(b)) }
 
-// withHalves takes the loops that read or write bfloat16 from others.
-func (o *Ops[T]) withHalves(from Ops[T]) {
-	o.HalfSum, o.HalfSums, o.HalfRows, o.Narrow = from.HalfSum, from.HalfSums, from.HalfRows, from.Narrow
-}
-
 func halfSumScalar[T Float](g *Gather[T]) {
 	if g.First {
 		clear(g.Y)

@@ -48,27 +48,32 @@ func ColumnLoops[T Float]() *ColumnOps[T] {
 
 func scalarColumns[T Float]() ColumnOps[T] {
 	return ColumnOps[T]{
-		Sums:       columnSumsScalar[T],
-		Deviations: deviationsScalar[T],
-		Affine:     affineScalar[T],
-		Products:   productsScalar[T],
-		Gradient:   gradientScalar[T],
+		Sums:       scalarFrom(columnSumsFrom[T]),
+		Deviations: scalarFrom(deviationsFrom[T]),
+		Affine:     scalarFrom(affineFrom[T]),
+		Products:   scalarFrom(productsFrom[T]),
+		Gradient:   scalarFrom(gradientFrom[T]),
 		Drop:       dropScalar[T],
 	}
 }
 
-func columnSumsScalar[T Float](c *Columns[T]) {
+// The scalar loops are of the columns from one on.
+func scalarFrom[T Float](loop func(c *Columns[T], from int)) func(c *Columns[T]) {
+	return func(c *Columns[T]) { loop(c, 0) }
+}
+
+func columnSumsFrom[T Float](c *Columns[T], from int) {
 	d := len(c.Plain)
 	for at := 0; at < len(c.X); at += d {
-		addScalar(c.Plain, c.X[at:at+d])
+		addScalar(c.Plain[from:], c.X[at+from:at+d])
 	}
 }
 
-func deviationsScalar[T Float](c *Columns[T]) {
+func deviationsFrom[T Float](c *Columns[T], from int) {
 	d := len(c.About)
 	for at := 0; at < len(c.X); at += d {
-		for j, x := range c.X[at : at+d] {
-			x -= c.About[j]
+		for j := from; j < d; j++ {
+			x := c.X[at+j] - c.About[j]
 			c.Plain[j] += x
 			c.Along[j] += T(x * x)
 		}
@@ -81,10 +86,11 @@ func (c *Columns[T]) standard(x T, j int) (s T, shut bool) {
 	return s, c.Gate && s <= 0
 }
 
-func affineScalar[T Float](c *Columns[T]) {
+func affineFrom[T Float](c *Columns[T], from int) {
 	d := len(c.About)
 	for at := 0; at < len(c.X); at += d {
-		for j, x := range c.X[at : at+d] {
+		for j := from; j < d; j++ {
+			x := c.X[at+j]
 			s, shut := c.standard(x, j)
 			if shut {
 				s = 0
@@ -94,10 +100,11 @@ func affineScalar[T Float](c *Columns[T]) {
 	}
 }
 
-func productsScalar[T Float](c *Columns[T]) {
+func productsFrom[T Float](c *Columns[T], from int) {
 	d := len(c.About)
 	for at := 0; at < len(c.X); at += d {
-		for j, x := range c.X[at : at+d] {
+		for j := from; j < d; j++ {
+			x := c.X[at+j]
 			g := c.G[at+j]
 			if _, shut := c.standard(x, j); shut {
 				g = 0
@@ -108,10 +115,11 @@ func productsScalar[T Float](c *Columns[T]) {
 	}
 }
 
-func gradientScalar[T Float](c *Columns[T]) {
+func gradientFrom[T Float](c *Columns[T], from int) {
 	d := len(c.About)
 	for at := 0; at < len(c.X); at += d {
-		for j, x := range c.X[at : at+d] {
+		for j := from; j < d; j++ {
+			x := c.X[at+j]
 			g := c.G[at+j]
 			if _, shut := c.standard(x, j); shut {
 				g = 0

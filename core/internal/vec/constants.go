@@ -19,55 +19,31 @@ const (
 
 	// The least normal number, what numbers below it are multiplied with, and the logarithm of that.
 	leastF32, raiseF32, logRaiseF32 = 0x1p-126, 0x1p25, 17.32867951399863
-	leastF64, raiseF64, logRaiseF64 = 0x1p-1022, 0x1p54, 37.42994775023704
 )
 
+// Polynomials: each coefficient in all lanes of a register, since to broadcast it takes longer than its product.
 var (
+	expPolyF32 = lanesOfF32(1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1,
+		5.0000001201e-1, 1, 1)
 	// (e^x - 1)/x for small x
-	expm1PolyF32 = [...]float32{
-		1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 1.0 / 2, 1,
-	}
-	expm1PolyF64 = [...]float64{
-		1.0 / 20922789888000, 1.0 / 1307674368000, 1.0 / 87178291200, 1.0 / 6227020800, 1.0 / 479001600,
-		1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24,
-		1.0 / 6, 1.0 / 2, 1,
-	}
-
-	// Denominators begin with a coefficient of 1, which is left out; float32 does without.
-	tanhPolyF32 = [...]float32{
-		-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1,
-	}
-	underTanhPolyF32 = [...]float32{}
-	tanhPolyF64      = [...]float64{
-		-9.64399179425052238628e-1, -9.92877231001918586564e1, -1.61468768441708447952e3,
-	}
-	underTanhPolyF64 = [...]float64{
-		1.12811678491632931402e2, 2.23548839060100448583e3, 4.84406305325125486048e3,
-	}
-
-	logPolyF32 = [...]float32{
-		7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
-		-1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
-	}
-	underLogPolyF32 = [...]float32{}
-	logPolyF64      = [...]float64{
-		1.01875663804580931796e-4, 4.97494994976747001425e-1, 4.70579119878881725854, 1.44989225341610930846e1,
-		1.79368678507819816313e1, 7.70838733755885391666,
-	}
-	underLogPolyF64 = [...]float64{
-		1.12873587189167450590e1, 4.52279145837532221105e1, 8.29875266912776603211e1, 7.11544750618563894466e1,
-		2.31251620126765340583e1,
-	}
+	expm1PolyF32 = lanesOfF32(1.0/362880, 1.0/40320, 1.0/5040, 1.0/720, 1.0/120, 1.0/24, 1.0/6, 1.0/2, 1)
+	tanhPolyF32  = lanesOfF32(-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1,
+		-3.33332819422e-1)
+	logPolyF32 = lanesOfF32(7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
+		-1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1)
 )
 
-// expPolyF32 is e^x, the others are loops over their coefficients: this one is in the softmax.
-func expPolyF32(x f32s) f32s {
-	p := fillF32(1.9875691500e-4).MulAdd(x, fillF32(1.3981999507e-3)).MulAdd(x, fillF32(8.3334519073e-3))
-	p = p.MulAdd(x, fillF32(4.1665795894e-2)).MulAdd(x, fillF32(1.6666665459e-1)).MulAdd(x, fillF32(5.0000001201e-1))
-	return p.MulAdd(x, fillF32(1)).MulAdd(x, fillF32(1))
+func lanesOfF32(numbers ...float32) [][lanesF32]float32 {
+	c := make([][lanesF32]float32, len(numbers))
+	for i := range c {
+		for j := range c[i] {
+			c[i][j] = numbers[i]
+		}
+	}
+	return c
 }
 
-// expPolyF64 leaves out what is below 2^-57.
+// expPolyF64 is e^x, and leaves out what is below 2^-57.
 func expPolyF64(x f64s) f64s {
 	p := fillF64(1.0/6227020800).MulAdd(x, fillF64(1.0/479001600)).MulAdd(x, fillF64(1.0/39916800))
 	p = p.MulAdd(x, fillF64(1.0/3628800)).MulAdd(x, fillF64(1.0/362880)).MulAdd(x, fillF64(1.0/40320))

@@ -10,13 +10,15 @@ import (
 // Functions of one number. Most are a pass that makes the argument of an exponential, the exponential,
 // and a pass that makes the function of it. z must not be x.
 
-// polyF32 is p goes on with the coefficients c, of a polynomial in x.
-func polyF32(p, x f32s, c []float32) f32s {
-	for ; len(c) >= 4; c = c[4:] {
-		p = p.MulAdd(x, fillF32(c[0])).MulAdd(x, fillF32(c[1])).MulAdd(x, fillF32(c[2])).MulAdd(x, fillF32(c[3]))
+// polyF32 is a polynomial in x.
+func polyF32(x f32s, c [][lanesF32]float32) f32s {
+	p := *(*f32s)(unsafe.Pointer(&c[0]))
+	for c = c[1:]; len(c) >= 4; c = c[4:] {
+		p = p.MulAdd(x, *(*f32s)(unsafe.Pointer(&c[0]))).MulAdd(x, *(*f32s)(unsafe.Pointer(&c[1])))
+		p = p.MulAdd(x, *(*f32s)(unsafe.Pointer(&c[2]))).MulAdd(x, *(*f32s)(unsafe.Pointer(&c[3])))
 	}
 	for i := range c {
-		p = p.MulAdd(x, fillF32(c[i]))
+		p = p.MulAdd(x, *(*f32s)(unsafe.Pointer(&c[i])))
 	}
 	return p
 }
@@ -48,14 +50,17 @@ func expF32(y, x []float32) {
 	log2e, magic, half := fillF32(math.Log2E), fillF32(magicF32), fillF32(0.5)
 	high, low := fillF32(-highF32), fillF32(-lowF32)
 	most, least := fillF32(mostExpF32), fillF32(leastExpF32)
-	bias := fillU32(biasF32 << shiftF32)
+	bias, c := fillU32(biasF32<<shiftF32), unsafe.Pointer(unsafe.SliceData(expPolyF32))
 	for j := 0; j < len(y); j += lanesF32 {
 		n := min(lanesF32, len(y)-j)
 		v := someF32(unsafe.Pointer(&x[j]), n)
 		w := v.Min(most).Max(least)
 		k := w.MulAdd(log2e, magic).Sub(magic)
 		r := k.MulAdd(low, k.MulAdd(high, w))
-		p := expPolyF32(r)
+		p := (*(*f32s)(c)).MulAdd(r, *(*f32s)(unsafe.Add(c, stepF32))) // polyF32 without its loop: this is in the softmax
+		p = p.MulAdd(r, *(*f32s)(unsafe.Add(c, 2*stepF32))).MulAdd(r, *(*f32s)(unsafe.Add(c, 3*stepF32)))
+		p = p.MulAdd(r, *(*f32s)(unsafe.Add(c, 4*stepF32))).MulAdd(r, *(*f32s)(unsafe.Add(c, 5*stepF32)))
+		p = p.MulAdd(r, *(*f32s)(unsafe.Add(c, 6*stepF32))).MulAdd(r, *(*f32s)(unsafe.Add(c, 7*stepF32)))
 		th := k.MulAdd(half, magic)
 		tl := k.Sub(th.Sub(magic)).Add(magic)
 		p = p.Mul(th.ToBits().ShiftAllLeft(shiftF32).Add(bias).BitsToFloat32())
@@ -102,17 +107,13 @@ func tanhF32(z, x []float32) {
 	expF32(z, z)
 	var zero f32s
 	one, near, far := fillF32(1), fillF32(0.625), fillF32(-0.625)
-	first := fillF32(tanhPolyF32[0])
 	for j := 0; j < len(z); j += lanesF32 {
 		n := min(lanesF32, len(z)-j)
 		v, e := someF32(unsafe.Pointer(&x[j]), n), someF32(unsafe.Pointer(&z[j]), n)
 		p := one.Sub(e).Div(one.Add(e))
 		p = zero.Sub(p).IfElse(v.Less(zero), p)
 		s := v.Mul(v)
-		q := polyF32(first, s, tanhPolyF32[1:])
-		if len(underTanhPolyF32) > 0 {
-			q = q.Div(polyF32(one, s, underTanhPolyF32[:]))
-		}
+		q := polyF32(s, tanhPolyF32)
 		p = q.Mul(s).MulAdd(v, v).IfElse(v.Less(near).And(v.Greater(far)), p)
 		storeSomeF32(unsafe.Pointer(&z[j]), p, n)
 	}
@@ -125,11 +126,11 @@ func tanhF32(z, x []float32) {
 func eluF32(z, x []float32, c float32) {
 	expF32(z, x[:len(z)])
 	var zero f32s
-	one, scale, far, first := fillF32(1), fillF32(c), fillF32(-0.5), fillF32(expm1PolyF32[0])
+	one, scale, far := fillF32(1), fillF32(c), fillF32(-0.5)
 	for j := 0; j < len(z); j += lanesF32 {
 		n := min(lanesF32, len(z)-j)
 		v, e := someF32(unsafe.Pointer(&x[j]), n), someF32(unsafe.Pointer(&z[j]), n)
-		q := polyF32(first, v, expm1PolyF32[1:])
+		q := polyF32(v, expm1PolyF32)
 		p := q.Mul(v).IfElse(v.Greater(far), e.Sub(one)).Mul(scale)
 		storeSomeF32(unsafe.Pointer(&z[j]), v.IfElse(v.Greater(zero), p), n)
 	}
@@ -147,10 +148,7 @@ func splitF32(w f32s) (m, k f32s) {
 
 // lnF32 is the logarithm of m·2^k, with m less 1.
 func lnF32(m, k f32s) f32s {
-	q, s := polyF32(fillF32(logPolyF32[0]), m, logPolyF32[1:]), m.Mul(m)
-	if len(underLogPolyF32) > 0 {
-		q = q.Div(polyF32(fillF32(1), m, underLogPolyF32[:]))
-	}
+	q, s := polyF32(m, logPolyF32), m.Mul(m)
 	l := q.Mul(m).Mul(s)
 	l = k.MulAdd(fillF32(-2.121944400546905827679e-4), l)
 	l = s.MulAdd(fillF32(-0.5), l)

@@ -7,7 +7,7 @@ import "unsafe"
 // Sums with a coefficient for each head, from many rows to one and from one to many. The columns are
 // walked in tiles of whole registers, each of which lies in one head.
 
-// gatherSumHeadsF32 takes tiles of eight, four, two or one registers.
+// gatherSumHeadsF32 takes tiles of eight, four or two registers, of which two neighbours lie in one head.
 //
 //go:nocheckptr
 func gatherSumHeadsF32(g *Gather[float32], heads int) {
@@ -26,13 +26,15 @@ func gatherSumHeadsF32(g *Gather[float32], heads int) {
 			n /= 2
 		}
 		switch n {
-		case 1:
-			heads1F32(y, x, stride, g.Col, int(g.Base), c, heads, at, per, g.First)
 		case 2:
 			heads2F32(y, x, stride, g.Col, int(g.Base), c, heads, at, per, g.First)
 		case 4:
 			heads4F32(y, x, stride, g.Col, int(g.Base), c, heads, at, per, g.First)
 		case 8:
+			if per%4 == 0 {
+				heads44F32(y, x, stride, g.Col, int(g.Base), c, heads, at, per, g.First)
+				break
+			}
 			heads8F32(y, x, stride, g.Col, int(g.Base), c, heads, at, per, g.First)
 		}
 		at += n
@@ -40,30 +42,7 @@ func gatherSumHeadsF32(g *Gather[float32], heads int) {
 	}
 }
 
-// heads1F32 is a tile of one register, the first of which is register at of a row.
-//
-//go:noinline
-//go:nocheckptr
-func heads1F32(y, x unsafe.Pointer, stride int,
-	cols []int32, base int, c unsafe.Pointer, heads, at, per int, first bool) {
-	var a0 f32s
-	if !first {
-		a0 = *(*f32s)(y)
-	}
-	o0 := at / per * sizeF32
-	r := unsafe.Add(x, (int(cols[0])-base)*stride)
-	for k := 1; ; k++ {
-		a0 = a0.Add(fillF32(*(*float32)(unsafe.Add(c, o0))).Mul(*(*f32s)(r)))
-		if k >= len(cols) {
-			break
-		}
-		r, c = unsafe.Add(x, (int(cols[k])-base)*stride), unsafe.Add(c, heads*sizeF32)
-	}
-	*(*f32s)(y) = a0
-	clearUpper()
-}
-
-// heads2F32 is a tile of two registers.
+// heads2F32 is a tile of two registers, the first of which is register at of a row.
 //
 //go:noinline
 //go:nocheckptr
@@ -73,11 +52,12 @@ func heads2F32(y, x unsafe.Pointer, stride int,
 	if !first {
 		a0, a1 = *(*f32s)(y), *(*f32s)(unsafe.Add(y, stepF32))
 	}
-	o0, o1 := at/per*sizeF32, (at+1)/per*sizeF32
+	o0 := at / per * sizeF32
 	r := unsafe.Add(x, (int(cols[0])-base)*stride)
 	for k := 1; ; k++ {
-		a0 = a0.Add(fillF32(*(*float32)(unsafe.Add(c, o0))).Mul(*(*f32s)(r)))
-		a1 = a1.Add(fillF32(*(*float32)(unsafe.Add(c, o1))).Mul(*(*f32s)(unsafe.Add(r, stepF32))))
+		b := fillF32(*(*float32)(unsafe.Add(c, o0)))
+		a0 = a0.Add(b.Mul(*(*f32s)(r)))
+		a1 = a1.Add(b.Mul(*(*f32s)(unsafe.Add(r, stepF32))))
 		if k >= len(cols) {
 			break
 		}
@@ -99,13 +79,15 @@ func heads4F32(y, x unsafe.Pointer, stride int,
 		a0, a1 = *(*f32s)(y), *(*f32s)(unsafe.Add(y, stepF32))
 		a2, a3 = *(*f32s)(unsafe.Add(y, 2*stepF32)), *(*f32s)(unsafe.Add(y, 3*stepF32))
 	}
-	o0, o1, o2, o3 := at/per*sizeF32, (at+1)/per*sizeF32, (at+2)/per*sizeF32, (at+3)/per*sizeF32
+	o0, o2 := at/per*sizeF32, (at+2)/per*sizeF32
 	r := unsafe.Add(x, (int(cols[0])-base)*stride)
 	for k := 1; ; k++ {
-		a0 = a0.Add(fillF32(*(*float32)(unsafe.Add(c, o0))).Mul(*(*f32s)(r)))
-		a1 = a1.Add(fillF32(*(*float32)(unsafe.Add(c, o1))).Mul(*(*f32s)(unsafe.Add(r, stepF32))))
-		a2 = a2.Add(fillF32(*(*float32)(unsafe.Add(c, o2))).Mul(*(*f32s)(unsafe.Add(r, 2*stepF32))))
-		a3 = a3.Add(fillF32(*(*float32)(unsafe.Add(c, o3))).Mul(*(*f32s)(unsafe.Add(r, 3*stepF32))))
+		b := fillF32(*(*float32)(unsafe.Add(c, o0)))
+		a0 = a0.Add(b.Mul(*(*f32s)(r)))
+		a1 = a1.Add(b.Mul(*(*f32s)(unsafe.Add(r, stepF32))))
+		b = fillF32(*(*float32)(unsafe.Add(c, o2)))
+		a2 = a2.Add(b.Mul(*(*f32s)(unsafe.Add(r, 2*stepF32))))
+		a3 = a3.Add(b.Mul(*(*f32s)(unsafe.Add(r, 3*stepF32))))
 		if k >= len(cols) {
 			break
 		}
@@ -131,18 +113,64 @@ func heads8F32(y, x unsafe.Pointer, stride int,
 		a4, a5 = *(*f32s)(unsafe.Add(y, 4*stepF32)), *(*f32s)(unsafe.Add(y, 5*stepF32))
 		a6, a7 = *(*f32s)(unsafe.Add(y, 6*stepF32)), *(*f32s)(unsafe.Add(y, 7*stepF32))
 	}
-	o0, o1, o2, o3 := at/per*sizeF32, (at+1)/per*sizeF32, (at+2)/per*sizeF32, (at+3)/per*sizeF32
-	o4, o5, o6, o7 := (at+4)/per*sizeF32, (at+5)/per*sizeF32, (at+6)/per*sizeF32, (at+7)/per*sizeF32
+	o0, o2, o4, o6 := at/per*sizeF32, (at+2)/per*sizeF32, (at+4)/per*sizeF32, (at+6)/per*sizeF32
 	r := unsafe.Add(x, (int(cols[0])-base)*stride)
 	for k := 1; ; k++ {
-		a0 = a0.Add(fillF32(*(*float32)(unsafe.Add(c, o0))).Mul(*(*f32s)(r)))
-		a1 = a1.Add(fillF32(*(*float32)(unsafe.Add(c, o1))).Mul(*(*f32s)(unsafe.Add(r, stepF32))))
-		a2 = a2.Add(fillF32(*(*float32)(unsafe.Add(c, o2))).Mul(*(*f32s)(unsafe.Add(r, 2*stepF32))))
-		a3 = a3.Add(fillF32(*(*float32)(unsafe.Add(c, o3))).Mul(*(*f32s)(unsafe.Add(r, 3*stepF32))))
-		a4 = a4.Add(fillF32(*(*float32)(unsafe.Add(c, o4))).Mul(*(*f32s)(unsafe.Add(r, 4*stepF32))))
-		a5 = a5.Add(fillF32(*(*float32)(unsafe.Add(c, o5))).Mul(*(*f32s)(unsafe.Add(r, 5*stepF32))))
-		a6 = a6.Add(fillF32(*(*float32)(unsafe.Add(c, o6))).Mul(*(*f32s)(unsafe.Add(r, 6*stepF32))))
-		a7 = a7.Add(fillF32(*(*float32)(unsafe.Add(c, o7))).Mul(*(*f32s)(unsafe.Add(r, 7*stepF32))))
+		b := fillF32(*(*float32)(unsafe.Add(c, o0)))
+		a0 = a0.Add(b.Mul(*(*f32s)(r)))
+		a1 = a1.Add(b.Mul(*(*f32s)(unsafe.Add(r, stepF32))))
+		b = fillF32(*(*float32)(unsafe.Add(c, o2)))
+		a2 = a2.Add(b.Mul(*(*f32s)(unsafe.Add(r, 2*stepF32))))
+		a3 = a3.Add(b.Mul(*(*f32s)(unsafe.Add(r, 3*stepF32))))
+		b = fillF32(*(*float32)(unsafe.Add(c, o4)))
+		a4 = a4.Add(b.Mul(*(*f32s)(unsafe.Add(r, 4*stepF32))))
+		a5 = a5.Add(b.Mul(*(*f32s)(unsafe.Add(r, 5*stepF32))))
+		b = fillF32(*(*float32)(unsafe.Add(c, o6)))
+		a6 = a6.Add(b.Mul(*(*f32s)(unsafe.Add(r, 6*stepF32))))
+		a7 = a7.Add(b.Mul(*(*f32s)(unsafe.Add(r, 7*stepF32))))
+		if k >= len(cols) {
+			break
+		}
+		r, c = unsafe.Add(x, (int(cols[k])-base)*stride), unsafe.Add(c, heads*sizeF32)
+	}
+	*(*f32s)(y) = a0
+	*(*f32s)(unsafe.Add(y, stepF32)) = a1
+	*(*f32s)(unsafe.Add(y, 2*stepF32)) = a2
+	*(*f32s)(unsafe.Add(y, 3*stepF32)) = a3
+	*(*f32s)(unsafe.Add(y, 4*stepF32)) = a4
+	*(*f32s)(unsafe.Add(y, 5*stepF32)) = a5
+	*(*f32s)(unsafe.Add(y, 6*stepF32)) = a6
+	*(*f32s)(unsafe.Add(y, 7*stepF32)) = a7
+	clearUpper()
+}
+
+// heads44F32 is a tile of eight registers, four of one head and four of one, which may be the same: two
+// coefficients serve them.
+//
+//go:noinline
+//go:nocheckptr
+func heads44F32(y, x unsafe.Pointer, stride int,
+	cols []int32, base int, c unsafe.Pointer, heads, at, per int, first bool) {
+	var a0, a1, a2, a3, a4, a5, a6, a7 f32s
+	if !first {
+		a0, a1 = *(*f32s)(y), *(*f32s)(unsafe.Add(y, stepF32))
+		a2, a3 = *(*f32s)(unsafe.Add(y, 2*stepF32)), *(*f32s)(unsafe.Add(y, 3*stepF32))
+		a4, a5 = *(*f32s)(unsafe.Add(y, 4*stepF32)), *(*f32s)(unsafe.Add(y, 5*stepF32))
+		a6, a7 = *(*f32s)(unsafe.Add(y, 6*stepF32)), *(*f32s)(unsafe.Add(y, 7*stepF32))
+	}
+	o0, o4 := at/per*sizeF32, (at+4)/per*sizeF32
+	r := unsafe.Add(x, (int(cols[0])-base)*stride)
+	for k := 1; ; k++ {
+		b := fillF32(*(*float32)(unsafe.Add(c, o0)))
+		a0 = a0.Add(b.Mul(*(*f32s)(r)))
+		a1 = a1.Add(b.Mul(*(*f32s)(unsafe.Add(r, stepF32))))
+		a2 = a2.Add(b.Mul(*(*f32s)(unsafe.Add(r, 2*stepF32))))
+		a3 = a3.Add(b.Mul(*(*f32s)(unsafe.Add(r, 3*stepF32))))
+		b = fillF32(*(*float32)(unsafe.Add(c, o4)))
+		a4 = a4.Add(b.Mul(*(*f32s)(unsafe.Add(r, 4*stepF32))))
+		a5 = a5.Add(b.Mul(*(*f32s)(unsafe.Add(r, 5*stepF32))))
+		a6 = a6.Add(b.Mul(*(*f32s)(unsafe.Add(r, 6*stepF32))))
+		a7 = a7.Add(b.Mul(*(*f32s)(unsafe.Add(r, 7*stepF32))))
 		if k >= len(cols) {
 			break
 		}

@@ -7,10 +7,10 @@ import (
 	"unsafe"
 )
 
-// The loops in the files *_f32.go are written once for every processor: on registers of lanesF32
-// elements, whose types f32s, u32s and i32s and whose loads and stores a file lanes_*.go names. Go's
-// generics would cost a call for each instruction, so the loops for float64 are a copy of those for
-// float32 (gen/float64.go). docs/decisions/0023-one-source.md says why not Go's package simd.
+// The loops in the files *_f32.go and *_f64.go are written once for every processor: on registers of lanesF32 and
+// lanesF64 elements, whose types and whose loads and stores a file lanes_*.go names. Go's generics would cost a call
+// for each instruction. docs/decisions/0023-one-source.md says why not Go's package simd, and why float64 has fewer
+// loops.
 //
 // Every loop ends with clearUpper: on amd64 Go's own code uses legacy SSE instructions, and the first of
 // those after a loop that does not costs hundreds of cycles.
@@ -25,10 +25,7 @@ func portable(name string, available func() bool) *table {
 const pageSize = 4096
 
 // What Go copies or moves one by one is moved as integers: floats it moves by legacy SSE instructions.
-type (
-	wordF32 = uint32
-	wordF64 = uint64
-)
+type wordF32 = uint32
 
 const (
 	sizeF32 = int(unsafe.Sizeof(float32(0)))
@@ -42,23 +39,13 @@ func firstF32(n int) u32s {
 	return *(*u32s)(unsafe.Pointer(&onesF32[lanesF32-n]))
 }
 
-func firstF64(n int) u64s {
-	return *(*u64s)(unsafe.Pointer(&onesF64[lanesF64-n]))
-}
-
-var (
-	onesF32 = [2 * lanesF32]wordF32(ones[wordF32](lanesF32))
-	onesF64 = [2 * lanesF64]wordF64(ones[wordF64](lanesF64))
-)
-
-// ones is n of them and n zeros.
-func ones[T wordF32 | wordF64](n int) []T {
-	m := make([]T, 2*n)
-	for i := range n {
+// onesF32 is as many ones as a register has lanes, and as many zeros.
+var onesF32 = func() (m [2 * lanesF32]uint32) {
+	for i := range lanesF32 {
 		m[i]--
 	}
 	return m
-}
+}()
 
 // partF32 loads the first n lanes, which in sets, and zeros for the others. At the end of a page, behind
 // which there may be nothing, it reads no further than they go.
@@ -67,13 +54,6 @@ func partF32(p unsafe.Pointer, in u32s, n int) f32s {
 		return edgeF32(p, n).And(in).BitsToFloat32()
 	}
 	return (*(*u32s)(p)).And(in).BitsToFloat32()
-}
-
-func partF64(p unsafe.Pointer, in u64s, n int) f64s {
-	if uintptr(p)%pageSize > pageSize-uintptr(stepF64) {
-		return edgeF64(p, n).And(in).BitsToFloat64()
-	}
-	return (*(*u64s)(p)).And(in).BitsToFloat64()
 }
 
 // pairsF32 stores the sums of the lanes of four registers of 128 bits: of neighbours, twice.
@@ -90,8 +70,4 @@ func pairsF64(to unsafe.Pointer, a, b, c, d archsimd.Float64x2) {
 func loadQuadF32(p unsafe.Pointer) archsimd.Float32x4 {
 	return archsimd.LoadFloat32x4Array((*[4]float32)(p))
 }
-func loadQuadF64(p unsafe.Pointer) archsimd.Float64x2 {
-	return archsimd.LoadFloat64x2Array((*[2]float64)(p))
-}
 func storeQuadF32(p unsafe.Pointer, v archsimd.Float32x4) { v.StoreArray((*[4]float32)(p)) }
-func storeQuadF64(p unsafe.Pointer, v archsimd.Float64x2) { v.StoreArray((*[2]float64)(p)) }

@@ -11,7 +11,7 @@ import (
 
 func simdTables() []*table {
 	avx2 := func() bool { return archsimd.X86.AVX2() && archsimd.X86.FMA() }
-	return []*table{portable("avx2", avx2), avx512()}
+	return []*table{portable("avx2", avx2)}
 }
 
 type (
@@ -62,19 +62,9 @@ func edgeF32(p unsafe.Pointer, n int) u32s {
 	return (*(*u32s)(unsafe.Add(p, -back*sizeF32))).Permute(*(*u32s)(unsafe.Pointer(&lanes[back])))
 }
 
-func edgeF64(p unsafe.Pointer, n int) u64s {
-	back := lanesF64 - n
-	v := (*(*u32s)(unsafe.Add(p, -back*sizeF64))).Permute(*(*u32s)(unsafe.Pointer(&lanes[2*back])))
-	return v.ReshapeToUint64s()
-}
-
 // storePartF32 stores the first n lanes, which in sets.
 func storePartF32(p unsafe.Pointer, v f32s, in u32s, _ int) {
 	v.StoreArrayMasked((*[lanesF32]float32)(p), in.BitsToInt32().ToMask())
-}
-
-func storePartF64(p unsafe.Pointer, v f64s, in u64s, _ int) {
-	v.StoreArrayMasked((*[lanesF64]float64)(p), in.BitsToInt64().ToMask())
 }
 
 // store4F32 stores the sums of the lanes of four registers: of halves, and at last of neighbours.
@@ -89,5 +79,8 @@ func store4F64(to unsafe.Pointer, a, b, c, d f64s) {
 	c0, d0 := c.GetLo().Add(c.GetHi()), d.GetLo().Add(d.GetHi())
 	pairsF64(to, a0, b0, c0, d0)
 }
+
+// lanes are the numbers of lanes; Permute wraps them.
+var lanes = [2 * lanesF32]uint32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
 
 func clearUpper() { archsimd.ClearAVXUpperBits() }

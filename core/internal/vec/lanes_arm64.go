@@ -60,14 +60,8 @@ func edgeF32(p unsafe.Pointer, n int) u32s {
 	return *(*u32s)(unsafe.Pointer(&words))
 }
 
-func edgeF64(p unsafe.Pointer, _ int) u64s {
-	words := [lanesF64]uint64{*(*uint64)(p)}
-	return *(*u64s)(unsafe.Pointer(&words))
-}
-
 // storePartF32 stores the first n lanes, which in sets.
 func storePartF32(p unsafe.Pointer, v f32s, _ u32s, n int) { v.StorePart((*[lanesF32]float32)(p)[:n]) }
-func storePartF64(p unsafe.Pointer, v f64s, _ u64s, n int) { v.StorePart((*[lanesF64]float64)(p)[:n]) }
 
 // store4F32 stores the sums of the lanes of four registers: of the two halves, and of neighbours.
 func store4F32(to unsafe.Pointer, a, b, c, d f32s) { pairsF32(to, a, b, c, d) }

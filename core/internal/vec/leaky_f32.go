@@ -91,8 +91,8 @@ func leakyRowsF32(out, w, a, x unsafe.Pointer, stride int, cols []int32, base, h
 	clearUpper()
 }
 
-// leakySumsF32 walks the columns in tiles of whole registers, each of which lies in one head: four, two or
-// one of them, and for slopes, which need twice as many, two or one.
+// leakySumsF32 walks the columns in tiles of four registers or two, and for slopes, which need twice as many,
+// of two. Two neighbours lie in one head.
 //
 //go:nocheckptr
 func leakySumsF32(g *Gather[float32], w, a []float32, heads int, alpha float32) {
@@ -109,16 +109,10 @@ func leakySumsF32(g *Gather[float32], w, a []float32, heads int, alpha float32) 
 		case a == nil && at+4 <= all:
 			n = 4
 			leakyArgs4F32(y, x, wp, stride, g.Col, int(g.Base), c, heads, at, per, alpha)
-		case a == nil && at+2 <= all:
-			leakyArgs2F32(y, x, wp, stride, g.Col, int(g.Base), c, heads, at, per, alpha)
 		case a == nil:
-			n = 1
-			leakyArgs1F32(y, x, wp, stride, g.Col, int(g.Base), c, heads, at, per, alpha)
-		case at+2 <= all:
-			leakySlopes2F32(y, x, wp, ap, stride, g.Col, int(g.Base), c, heads, at, per, alpha)
+			leakyArgs2F32(y, x, wp, stride, g.Col, int(g.Base), c, heads, at, per, alpha)
 		default:
-			n = 1
-			leakySlopes1F32(y, x, wp, ap, stride, g.Col, int(g.Base), c, heads, at, per, alpha)
+			leakySlopes2F32(y, x, wp, ap, stride, g.Col, int(g.Base), c, heads, at, per, alpha)
 		}
 		at += n
 		y, x, wp = unsafe.Add(y, n*stepF32), unsafe.Add(x, n*stepF32), unsafe.Add(wp, n*stepF32)
@@ -128,33 +122,7 @@ func leakySumsF32(g *Gather[float32], w, a []float32, heads int, alpha float32) 
 	}
 }
 
-// leakySlopes1F32 is a tile of one register, which is register at of a row.
-//
-//go:noinline
-//go:nocheckptr
-func leakySlopes1F32(y, x, w, a unsafe.Pointer, stride int,
-	cols []int32, base int, c unsafe.Pointer, heads, at, per int, alpha float32) {
-	var zero f32s
-	slope := fillF32(alpha)
-	a0 := *(*f32s)(y)
-	w0 := *(*f32s)(w)
-	up0 := *(*f32s)(a)
-	down0 := up0.Mul(slope)
-	o0 := at / per * sizeF32
-	r := unsafe.Add(x, (int(cols[0])-base)*stride)
-	for k := 1; ; k++ {
-		s0 := (*(*f32s)(r)).Add(w0)
-		a0 = a0.Add(fillF32(*(*float32)(unsafe.Add(c, o0))).Mul(up0.IfElse(s0.Greater(zero), down0)))
-		if k >= len(cols) {
-			break
-		}
-		r, c = unsafe.Add(x, (int(cols[k])-base)*stride), unsafe.Add(c, heads*sizeF32)
-	}
-	*(*f32s)(y) = a0
-	clearUpper()
-}
-
-// leakySlopes2F32 is a tile of two registers.
+// leakySlopes2F32 is a tile of two registers, the first of which is register at of a row.
 //
 //go:noinline
 //go:nocheckptr
@@ -166,13 +134,14 @@ func leakySlopes2F32(y, x, w, a unsafe.Pointer, stride int,
 	w0, w1 := *(*f32s)(w), *(*f32s)(unsafe.Add(w, stepF32))
 	up0, up1 := *(*f32s)(a), *(*f32s)(unsafe.Add(a, stepF32))
 	down0, down1 := up0.Mul(slope), up1.Mul(slope)
-	o0, o1 := at/per*sizeF32, (at+1)/per*sizeF32
+	o0 := at / per * sizeF32
 	r := unsafe.Add(x, (int(cols[0])-base)*stride)
 	for k := 1; ; k++ {
 		s0 := (*(*f32s)(r)).Add(w0)
-		a0 = a0.Add(fillF32(*(*float32)(unsafe.Add(c, o0))).Mul(up0.IfElse(s0.Greater(zero), down0)))
+		b := fillF32(*(*float32)(unsafe.Add(c, o0)))
+		a0 = a0.Add(b.Mul(up0.IfElse(s0.Greater(zero), down0)))
 		s1 := (*(*f32s)(unsafe.Add(r, stepF32))).Add(w1)
-		a1 = a1.Add(fillF32(*(*float32)(unsafe.Add(c, o1))).Mul(up1.IfElse(s1.Greater(zero), down1)))
+		a1 = a1.Add(b.Mul(up1.IfElse(s1.Greater(zero), down1)))
 		if k >= len(cols) {
 			break
 		}
@@ -183,30 +152,7 @@ func leakySlopes2F32(y, x, w, a unsafe.Pointer, stride int,
 	clearUpper()
 }
 
-// leakyArgs1F32 is the same of the values in place of the slopes.
-//
-//go:noinline
-//go:nocheckptr
-func leakyArgs1F32(y, x, w unsafe.Pointer, stride int,
-	cols []int32, base int, c unsafe.Pointer, heads, at, per int, alpha float32) {
-	slope := fillF32(alpha)
-	a0 := *(*f32s)(y)
-	w0 := *(*f32s)(w)
-	o0 := at / per * sizeF32
-	r := unsafe.Add(x, (int(cols[0])-base)*stride)
-	for k := 1; ; k++ {
-		s0 := (*(*f32s)(r)).Add(w0)
-		a0 = a0.Add(fillF32(*(*float32)(unsafe.Add(c, o0))).Mul(s0.Max(s0.Mul(slope))))
-		if k >= len(cols) {
-			break
-		}
-		r, c = unsafe.Add(x, (int(cols[k])-base)*stride), unsafe.Add(c, heads*sizeF32)
-	}
-	*(*f32s)(y) = a0
-	clearUpper()
-}
-
-// leakyArgs2F32 is a tile of two registers.
+// leakyArgs2F32 is the same of the values in place of the slopes.
 //
 //go:noinline
 //go:nocheckptr
@@ -215,13 +161,14 @@ func leakyArgs2F32(y, x, w unsafe.Pointer, stride int,
 	slope := fillF32(alpha)
 	a0, a1 := *(*f32s)(y), *(*f32s)(unsafe.Add(y, stepF32))
 	w0, w1 := *(*f32s)(w), *(*f32s)(unsafe.Add(w, stepF32))
-	o0, o1 := at/per*sizeF32, (at+1)/per*sizeF32
+	o0 := at / per * sizeF32
 	r := unsafe.Add(x, (int(cols[0])-base)*stride)
 	for k := 1; ; k++ {
 		s0 := (*(*f32s)(r)).Add(w0)
-		a0 = a0.Add(fillF32(*(*float32)(unsafe.Add(c, o0))).Mul(s0.Max(s0.Mul(slope))))
+		b := fillF32(*(*float32)(unsafe.Add(c, o0)))
+		a0 = a0.Add(b.Mul(s0.Max(s0.Mul(slope))))
 		s1 := (*(*f32s)(unsafe.Add(r, stepF32))).Add(w1)
-		a1 = a1.Add(fillF32(*(*float32)(unsafe.Add(c, o1))).Mul(s1.Max(s1.Mul(slope))))
+		a1 = a1.Add(b.Mul(s1.Max(s1.Mul(slope))))
 		if k >= len(cols) {
 			break
 		}
@@ -243,17 +190,19 @@ func leakyArgs4F32(y, x, w unsafe.Pointer, stride int,
 	a2, a3 := *(*f32s)(unsafe.Add(y, 2*stepF32)), *(*f32s)(unsafe.Add(y, 3*stepF32))
 	w0, w1 := *(*f32s)(w), *(*f32s)(unsafe.Add(w, stepF32))
 	w2, w3 := *(*f32s)(unsafe.Add(w, 2*stepF32)), *(*f32s)(unsafe.Add(w, 3*stepF32))
-	o0, o1, o2, o3 := at/per*sizeF32, (at+1)/per*sizeF32, (at+2)/per*sizeF32, (at+3)/per*sizeF32
+	o0, o2 := at/per*sizeF32, (at+2)/per*sizeF32
 	r := unsafe.Add(x, (int(cols[0])-base)*stride)
 	for k := 1; ; k++ {
 		s0 := (*(*f32s)(r)).Add(w0)
-		a0 = a0.Add(fillF32(*(*float32)(unsafe.Add(c, o0))).Mul(s0.Max(s0.Mul(slope))))
+		b := fillF32(*(*float32)(unsafe.Add(c, o0)))
+		a0 = a0.Add(b.Mul(s0.Max(s0.Mul(slope))))
 		s1 := (*(*f32s)(unsafe.Add(r, stepF32))).Add(w1)
-		a1 = a1.Add(fillF32(*(*float32)(unsafe.Add(c, o1))).Mul(s1.Max(s1.Mul(slope))))
+		a1 = a1.Add(b.Mul(s1.Max(s1.Mul(slope))))
 		s2 := (*(*f32s)(unsafe.Add(r, 2*stepF32))).Add(w2)
-		a2 = a2.Add(fillF32(*(*float32)(unsafe.Add(c, o2))).Mul(s2.Max(s2.Mul(slope))))
+		b = fillF32(*(*float32)(unsafe.Add(c, o2)))
+		a2 = a2.Add(b.Mul(s2.Max(s2.Mul(slope))))
 		s3 := (*(*f32s)(unsafe.Add(r, 3*stepF32))).Add(w3)
-		a3 = a3.Add(fillF32(*(*float32)(unsafe.Add(c, o3))).Mul(s3.Max(s3.Mul(slope))))
+		a3 = a3.Add(b.Mul(s3.Max(s3.Mul(slope))))
 		if k >= len(cols) {
 			break
 		}

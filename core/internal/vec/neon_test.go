@@ -25,29 +25,33 @@ func TestNEON(t *testing.T) {
 	}
 	code := map[string]string{} // instructions of each loop
 	for function := range strings.SplitSeq(string(out), "TEXT ") {
-		if m := regexp.MustCompile(`vec\.(\w+)\(SB\)`).FindStringSubmatch(function); m != nil && code[m[1]] == "" {
+		m := regexp.MustCompile(`vec\.(\w+)\(SB\)`).FindStringSubmatch(function)
+		if m != nil && code[m[1]] == "" {
 			code[m[1]] = function
 		}
 	}
+	const wide, double = "S4", "D2"
 	for _, group := range []struct {
-		loops, instruction string
-		fuses              bool
+		loops, instruction, lanes string
+		fuses                     bool
 	}{
-		{"dotHeads dotHeads1 dotHeads2 dotRows dotPairs dotSum dotSum1 dotSum2 dotSumRows", "FMLA", true},
-		{"leakyHeads leakyRows exp tanh elu", "FMLA", true},
-		{"sum1 sum2 sum4 sum5 sum6 sum8 heads1 heads8 scatter1 scatter8", "FADD", false},
-		{"scatterSlopes4 axpy add columnSums", "FADD", false},
-		{"sum8 heads8 scatter8 scatterSlopes4 axpy scale affine products gradient", "FMUL", false},
+		{"dotHeadsF32 dotHeads1F32 dotHeads2F32 dotRowsF32 dotPairsF32 dotSumF32 dotSum1F32 dotSum2F32 dotSumRowsF32", "FMLA",
+			wide, true},
+		{"leakyHeadsF32 leakyRowsF32 expF32 tanhF32 eluF32", "FMLA", wide, true},
+		{"sum1F32 sum2F32 sum4F32 sum5F32 sum6F32 sum8F32 heads2F32 heads8F32 scatter1F32 scatter8F32", "FADD", wide, false},
+		{"scatterSlopes4F32 axpyF32 addF32 columnSumsF32 narrowBF16 sum1BF16 sum2BF16 sum3BF16", "FADD", wide, false},
+		{"sum8F32 heads8F32 scatter8F32 scatterSlopes4F32 axpyF32 scaleF32 affineF32 productsF32 gradientF32", "FMUL", wide,
+			false},
+		{"dot4F64 leakyDotF64 wholeExpF64", "FMLA", double, true},
+		{"axpy4F64 axpyF64 addF64 addLeakyF64 addSlopesF64 columnSumsF64", "FADD", double, false},
+		{"axpy4F64 axpyF64 scaleF64 addLeakyF64 addSlopesF64 affineF64 productsF64 gradientF64", "FMUL", double, false},
 	} {
-		for name := range strings.FieldsSeq(group.loops) {
-			for suffix, lanes := range map[string]string{"F32": "S4", "F64": "D2"} {
-				loop := name + suffix
-				if !regexp.MustCompile(group.instruction + ` V\d+\.` + lanes).MatchString(code[loop]) {
-					t.Errorf("%s has no vector %s:\n%s", loop, group.instruction, code[loop])
-				}
-				if !group.fuses && regexp.MustCompile(`F(MLA|MLS|N?MADD|N?MSUB)`).MatchString(code[loop]) {
-					t.Errorf("%s fuses:\n%s", loop, code[loop])
-				}
+		for loop := range strings.FieldsSeq(group.loops) {
+			if !regexp.MustCompile(group.instruction + ` V\d+\.` + group.lanes).MatchString(code[loop]) {
+				t.Errorf("%s has no vector %s:\n%s", loop, group.instruction, code[loop])
+			}
+			if !group.fuses && regexp.MustCompile(`F(MLA|MLS|N?MADD|N?MSUB)`).MatchString(code[loop]) {
+				t.Errorf("%s fuses:\n%s", loop, code[loop])
 			}
 		}
 	}

@@ -1,21 +1,22 @@
 // Package vec holds the innermost loops of the engine, over float32 and
 // float64: a scalar reference that every build has, and SIMD versions of the
-// same loops (builds with GOEXPERIMENT=simd): for AVX2 and NEON from one
-// source (lanes.go), for AVX-512 from templates. One table is in use at a time,
-// chosen when the program starts.
+// same loops (builds with GOEXPERIMENT=simd), for AVX2 and NEON from one source
+// (lanes.go). One table is in use at a time, chosen when the program starts.
 //
 // Every loop adds in the order its comment states, so within one table the
 // result does not depend on how a caller cuts its work. Sums over rows have the
 // same bits in all tables. Products of two rows do not: a table with n lanes
 // adds every n-th product, fused (FMA), and then the lanes, n being 4 or 2
-// (float32, float64) with NEON, 8 or 4 with AVX2, 16 or 8 with AVX-512; the
-// scalar one adds one after the other and fuses nothing. Exponentials and what
+// (float32, float64) with NEON, 8 or 4 with AVX2, and in float64 what is left of
+// a row at last, one after the other; the scalar one adds one after the other
+// and fuses nothing. Exponentials and what
 // is made of them differ from the scalar ones within the stated bounds.
 // Weighted sums round c*x before they add, everywhere: fused, the compiler
 // needs a copy of every sum for every slot.
 package vec
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -160,13 +161,14 @@ type Scatter[T Float] struct {
 	Alpha   T
 }
 
-// RegisterBytes is the widest register.
-const RegisterBytes = 64
+// HeadBytes is the multiple of bytes that heads have in loops which say so: two of the widest registers, so that two
+// neighbours share a coefficient.
+const HeadBytes = 64
 
-// HeadLanes is the multiple that GatherSumHeads needs: the widest register.
+// HeadLanes is HeadBytes in elements.
 func HeadLanes[T Float]() int {
 	var t T
-	return RegisterBytes / int(unsafe.Sizeof(t))
+	return HeadBytes / int(unsafe.Sizeof(t))
 }
 
 // table is one set of loops and what it needs of the CPU.
@@ -202,8 +204,12 @@ func Choose(want string) (string, error) {
 		pick = names[len(names)-1]
 	}
 	if !slices.Contains(names, pick) {
-		if !slices.Contains([]string{"scalar", "avx2", "avx512", "neon"}, want) {
-			known := "use scalar, avx2, avx512 or neon, or leave it unset"
+		switch want {
+		case "scalar", "avx2", "neon":
+		case "avx512":
+			return Name(), errors.New("SAR_SIMD=avx512: there are no kernels for AVX-512: use avx2, or leave it unset")
+		default:
+			known := "use scalar, avx2 or neon, or leave it unset"
 			return Name(), fmt.Errorf("SAR_SIMD=%q is not a SIMD path: %s", want, known)
 		}
 		return Name(), fmt.Errorf("SAR_SIMD=%s is not available on this CPU or in this build: use %s, or leave it unset",
@@ -213,7 +219,7 @@ func Choose(want string) (string, error) {
 	return pick, nil
 }
 
-// Name is the name of the table in use: "scalar", "avx2", "avx512" or "neon".
+// Name is the name of the table in use: "scalar", "avx2" or "neon".
 func Name() string {
 	if t := current.Load(); t != nil {
 		return t.name

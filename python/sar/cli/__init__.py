@@ -12,12 +12,27 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from . import convert, doctor, evaluate, gather, infer, info, ingest, launch, partition, plan, report, trace
+from . import (
+    convert,
+    doctor,
+    evaluate,
+    gather,
+    infer,
+    info,
+    ingest,
+    launch,
+    partition,
+    plan,
+    report,
+    trace,
+    transform,
+)
 from .output import Failure
 
 _EPILOG = """\
 examples:
   sar ingest --edges edges.parquet --out graph      make a graph out of a table of edges
+  sar transform graph --add laplacian-pe=8          add columns of nodes that are computed of its edges
   sar partition graph.npz --parts 4 --out parts     cut a graph into 4 parts
   sar info parts/graph.json                         what a partition directory holds
   sar plan parts/graph.json --layers gcn:16,relu,gcn:7
@@ -39,7 +54,9 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="store_true", help="print the versions of the package and of its engine")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    for module in (ingest, partition, convert, info, plan, launch, infer, evaluate, gather, report, trace, doctor):
+    for module in (ingest, transform, partition, convert, info, plan, launch):
+        module.add(commands)
+    for module in (infer, evaluate, gather, report, trace, doctor):
         module.add(commands)
     return top
 

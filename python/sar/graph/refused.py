@@ -18,7 +18,7 @@ __all__ += ["refuse_smallest"]
 
 _MATRIX = (
     "the matrix has edges of all workers. Multiply by it with update_all(copy_u, sum); compute what needs all of it, "
-    "such as the eigenvectors of dgl.lap_pe, in DGL before the graph is partitioned, and keep the result in ndata"
+    "such as the singular vectors of dgl.svd_pe, in DGL before the graph is partitioned, and keep the result in ndata"
 )
 _ENDS = "an edge is known to the worker that owns its destination alone: use the ends in graph.edges()"
 _NODES = "own nodes are 0 .. graph.num_nodes() - 1, and ndata['orig_id'] has the ids of your file"
@@ -33,6 +33,12 @@ _SUBGRAPH = (
 )
 _BATCH = "the nodes of one graph are spread over the workers: a batch is made in DGL before it is partitioned"
 BEFORE = "it needs nodes and edges of all workers: apply it in DGL before the graph is partitioned"
+
+
+def _ours(call: str) -> str:
+    return f"it needs nodes and edges of all workers: sar.transforms.{call} has them"
+
+
 _OWNER = "an edge is known to the owner of its destination alone: apply it in DGL before the graph is partitioned"
 _COLUMNS = "convert the columns of graph.ndata and graph.edata"
 _FILES = "partitions are files already: sar partition writes them, and sar.load_dgl_partition_data reads them"
@@ -63,14 +69,18 @@ REFUSED: Dict[str, str] = {
 FUNCTIONS: Dict[str, str] = {
     **dict.fromkeys(["line_graph", "khop_adj", "khop_graph", "to_bidirected", "add_reverse_edges"], BEFORE),
     "compact_graphs": BEFORE,
-    **dict.fromkeys(["laplacian_lambda_max", "metapath_reachable_graph", "to_simple", "to_simple_graph"], BEFORE),
+    **dict.fromkeys(["metapath_reachable_graph", "to_simple", "to_simple_graph", "svd_pe", "shortest_dist"], BEFORE),
     **dict.fromkeys(["sort_csr_by_tag", "sort_csc_by_tag", "metis_partition_assignment", "metis_partition"], BEFORE),
     **dict.fromkeys(["partition_graph_with_halo", "adj_product_graph", "adj_sum_graph", "reorder_graph"], BEFORE),
-    **dict.fromkeys(["random_walk_pe", "laplacian_pe", "lap_pe", "svd_pe", "shortest_dist"], BEFORE),
+    "random_walk_pe": _ours("random_walk_pe(graph, k)"),
+    **dict.fromkeys(["laplacian_pe", "lap_pe"], _ours("laplacian_pe(graph, k, self_loops=True)")),
+    "laplacian_lambda_max": _ours("laplacian_lambda_max(graph)"),
+    **{f"{of}_homophily": _ours(f"homophily(graph, y, '{of}')") for of in ("node", "edge")},
+    "linkx_homophily": _ours("homophily(graph, y, 'edge_insensitive')"),
     **dict.fromkeys(["double_radius_node_labeling", "to_networkx", "to_cugraph", "block_to_graph", "merge"], BEFORE),
-    **dict.fromkeys(["to_homogeneous", "to_heterogeneous", "node_homophily", "edge_homophily"], BEFORE),
+    **dict.fromkeys(["to_homogeneous", "to_heterogeneous"], BEFORE),
     **dict.fromkeys(["adjusted_homophily", "node_label_informativeness", "edge_label_informativeness"], BEFORE),
-    **dict.fromkeys(["linkx_homophily", "node_subgraph", "edge_subgraph", "node_type_subgraph"], BEFORE),
+    **dict.fromkeys(["node_subgraph", "edge_subgraph", "node_type_subgraph"], BEFORE),
     **dict.fromkeys(["edge_type_subgraph", "in_subgraph", "out_subgraph", "khop_in_subgraph"], BEFORE),
     **dict.fromkeys(["khop_out_subgraph", "to_block", "add_nodes", "add_edges", "remove_nodes"], BEFORE),
     **dict.fromkeys(["bfs_nodes_generator", "bfs_edges_generator", "topological_nodes_generator"], _OWNER),
@@ -85,7 +95,9 @@ FUNCTIONS: Dict[str, str] = {
 
 MISTAKEN: Dict[str, str] = {
     **dict.fromkeys(["AddMetaPaths", "AddReverse", "GDC", "HeatKernel", "KHopGraph", "LineGraph"], BEFORE),
-    **dict.fromkeys(["NodeShuffle", "PPR", "ToLevi", "ToSimple", "RandomWalkPE", "LaplacianPE", "LapPE"], BEFORE),
+    **dict.fromkeys(["NodeShuffle", "PPR", "ToLevi", "ToSimple"], BEFORE),
+    "RandomWalkPE": FUNCTIONS["random_walk_pe"],
+    **dict.fromkeys(["LaplacianPE", "LapPE"], FUNCTIONS["lap_pe"]),
     **dict.fromkeys(["SVDPE", "DropNode", "AddEdge"], BEFORE),
     **dict.fromkeys(["SetTransformerEncoder", "SetTransformerDecoder"], _PAIRS),
     **dict.fromkeys(["SortPooling", "_topk_on"], _LARGEST),
@@ -204,7 +216,7 @@ class IsBlock:
 
 def _refusing(name: str, why: str) -> Callable[..., Any]:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        raise refusal(f"graph.{name}", why)
+        raise refusal(f"graph.{name}", FUNCTIONS.get(library_call().rpartition(".")[2], why))
 
     method.__name__ = method.__qualname__ = name
     method.__doc__ = f"Raises sar.WholeGraphError: {why}."

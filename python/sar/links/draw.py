@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["drawn", "permuted"]
+__all__ = ["drawn", "mixed", "permuted"]
 
 _ROUNDS = 6
 _BLOCK = 1 << 15
@@ -21,7 +21,7 @@ def permuted(n: int, seed: int, places: Tensor) -> Tensor:
     :param places: int64 ``[m]``, from 0 to n - 1
     """
     half = np.uint64(max(1, (int(n - 1).bit_length() + 1) // 2))
-    keys = _mixed(np.arange(_ROUNDS, dtype=np.uint64) + _number(seed))
+    keys = mixed(np.arange(_ROUNDS, dtype=np.uint64) + _number(seed))
     found = places.numpy().astype(np.uint64)
     for first in range(0, len(found), _BLOCK):
         block = found[first : first + _BLOCK]
@@ -37,22 +37,22 @@ def _network(x: np.ndarray, half: np.uint64, keys: np.ndarray) -> np.ndarray:
     mask = (np.uint64(1) << half) - np.uint64(1)
     left, right = x >> half, x & mask
     for key in keys:
-        left, right = right, left ^ (_mixed(right + key) & mask)
+        left, right = right, left ^ (mixed(right + key) & mask)
     return (left << half) | right
 
 
 def drawn(n: int, seed: int, keys: Tensor) -> Tensor:
     """A number from 0 to n - 1 for each key, int64 ``[m]``."""
-    mixed = _mixed(_mixed(keys.numpy().astype(np.uint64)) + _number(seed))
-    return torch.from_numpy((mixed % np.uint64(n)).astype(np.int64))
+    found = mixed(mixed(keys.numpy().astype(np.uint64)) + _number(seed))
+    return torch.from_numpy((found % np.uint64(n)).astype(np.int64))
 
 
 def _number(seed: int) -> np.ndarray:
     """Seeds that differ by one give numbers that have nothing in common."""
-    return _mixed(np.array([seed % (1 << 64)], dtype=np.uint64))
+    return mixed(np.array([seed % (1 << 64)], dtype=np.uint64))
 
 
-def _mixed(x: np.ndarray) -> np.ndarray:
+def mixed(x: np.ndarray) -> np.ndarray:
     """The finalizer of splitmix64."""
     x = (x + np.uint64(0x9E3779B97F4A7C15)).astype(np.uint64)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -48,7 +48,8 @@ class LayerCost(NamedTuple):
 
         :param item: bytes of a number of the rows
         :param cover: shares of the bytes of rows that a sum over edges sends, forward and backward: partial sums go in
-            place of some. A layer with one exchange is such a sum; attention reads rows
+            place of some. A layer with one exchange is such a sum; for attention,
+            whose share is another, all rows are counted
         """
         wide = max(item, 4)
         forth, back = cover if len(self.exchanges) == 1 else (1.0, 1.0)

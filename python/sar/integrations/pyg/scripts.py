@@ -9,13 +9,9 @@ from torch import Tensor
 
 from sar.autograd.compile import uncompiled
 from sar.errors import WholeGraphError
-from sar.graph.counts import counts
 from sar.graph.edge_index.index import SplitEdgeIndex
-from sar.graph.edge_index.reduce import reduced
-from sar.graph.edge_index.rows import lift
-from sar.graph.edge_tensor.tensor import values
-from sar.graph.readout import graph_reduce
 from sar.graph.subgraph import edges_kept_at_random
+from sar.transforms import homophily as counted_homophily
 
 __all__ = ["WHOLE", "dropout_edge", "homophily"]
 
@@ -47,20 +43,9 @@ def homophily(original: Any, edge_index: Any, y: Tensor, batch: Optional[Tensor]
     """Counts the edges of all workers. Collective."""
     if not isinstance(edge_index, SplitEdgeIndex):
         return original(edge_index, y, batch, method)
-    if batch is not None or method not in ("edge", "node"):
-        raise WholeGraphError(
-            f"homophily(method={method!r}{'' if batch is None else ', batch=...'})",
-            "leave batch out, and use 'edge' or 'node'",
-        )
-    y = y.squeeze(-1) if y.dim() > 1 else y
-    edges, (source, target) = edge_index.edges, edge_index
-    same = (values(lift(y, 0, source)) == values(lift(y, 0, target))).float()
-    sizes = [edges.num_edges], [edges.num_edges_global]
-    if method == "node":
-        same = reduced(edges, target.side, same, 0, "mean")
-        sizes = [len(same)], [edge_index.graph.num_nodes_global()]
-    entries: Any = counts(*sizes)
-    return float(graph_reduce(entries, same, "mean"))
+    if batch is not None:
+        raise WholeGraphError("homophily(batch=...)", "leave batch out: the nodes of all workers are one graph")
+    return counted_homophily(edge_index, y, method)
 
 
 BEFORE = "it needs the edges of the whole graph, which are on several workers: apply it before the graph is partitioned"
@@ -114,7 +99,12 @@ OWN_WAYS = {
 """Layers that would give other results than on the whole graph, with what to do."""
 
 WHOLE: Dict[str, Tuple[str, str]] = {
-    **{f"utils.{name}": (f"torch_geometric.utils.{name}", BEFORE) for name in (*UTILS, "homophily")},
+    **{f"utils.{name}": (f"torch_geometric.utils.{name}", BEFORE) for name in UTILS},
+    "utils.homophily": (
+        "torch_geometric.utils.homophily",
+        "it would count the edges of this worker, since it was imported before there was a split graph: call "
+        "torch_geometric.utils.homophily by this name, or sar.transforms.homophily",
+    ),
     **{
         f"utils.{name}": (
             f"torch_geometric.utils.{name}",

@@ -12,7 +12,9 @@ from typing import Any, Callable, Dict, Optional, Tuple
 import torch
 from torch import Tensor
 from torch_geometric.transforms import BaseTransform
+from torch_geometric.transforms.add_positional_encoding import add_node_attr
 
+from sar import transforms as sar_transforms
 from sar._engine import abi, session as _session
 from sar.distributed.agreement import agreed_seed
 from sar.errors import WholeGraphError
@@ -22,6 +24,9 @@ from sar.graph.edge_tensor.tensor import values
 
 __all__ = ["OWN_ROWS", "REFUSED", "SPECIAL", "concerned", "transformed"]
 
+EXACT = 1e-10
+"""The largest norm of ``L v - value v``, where a script does not say: scipy's eigenvectors are as exact as can be."""
+
 _BEFORE = "apply it before the graph is partitioned, and keep its result in the data"
 _EDGES = f"it needs the edges of the whole graph, which are on several workers: {_BEFORE}"
 _NODES = f"it needs the nodes of the whole graph, which are on several workers: {_BEFORE}"
@@ -29,10 +34,10 @@ _OTHERS = f"it makes other nodes: {_BEFORE}"
 _DRAWS = f"it draws from all nodes or edges of the whole graph: {_BEFORE}"
 
 REFUSED: Dict[str, str] = {
-    **dict.fromkeys(["ToSparseTensor", "ToUndirected", "LocalDegreeProfile", "RemoveIsolatedNodes", "ToDense"], _EDGES),
-    **dict.fromkeys(["RemoveDuplicatedEdges", "TwoHop", "LineGraph", "LaplacianLambdaMax", "GDC", "SIGN"], _EDGES),
+    **dict.fromkeys(["ToSparseTensor", "ToUndirected", "RemoveIsolatedNodes", "ToDense"], _EDGES),
+    **dict.fromkeys(["RemoveDuplicatedEdges", "TwoHop", "LineGraph", "GDC", "SIGN"], _EDGES),
     **dict.fromkeys(["AddMetaPaths", "AddRandomMetaPaths", "RootedEgoNets", "RootedRWSubgraph"], _EDGES),
-    **dict.fromkeys(["LargestConnectedComponents", "AddLaplacianEigenvectorPE", "AddRandomWalkPE", "AddGPSE"], _EDGES),
+    **dict.fromkeys(["LargestConnectedComponents", "AddGPSE"], _EDGES),
     **dict.fromkeys(["FeaturePropagation", "HalfHop", "NodePropertySplit"], _EDGES),
     **dict.fromkeys(["SVDFeatureReduction", "KNNGraph", "RadiusGraph", "Center", "NormalizeRotation"], _NODES),
     **dict.fromkeys(["NormalizeScale", "Delaunay", "GenerateMeshNormals", "FaceToEdge"], _NODES),
@@ -44,7 +49,7 @@ REFUSED: Dict[str, str] = {
 OWN_ROWS = frozenset(
     ["Compose", "ComposeFilters", "ToDevice", "Constant", "RemoveTrainingClasses", "IndexToMask", "MaskToIndex"]
     + ["OneHotDegree", "AddSelfLoops", "AddRemainingSelfLoops", "RemoveSelfLoops", "GCNNorm", "LocalCartesian"]
-    + ["PointPairFeatures", "RandomJitter", "LinearTransformation"]
+    + ["PointPairFeatures", "RandomJitter", "LinearTransformation", "LocalDegreeProfile"]
 )
 """Those that treat each node and each edge by itself, by functions that run on split graphs."""
 
@@ -95,7 +100,48 @@ def _same_draw(transform: Any, data: Any) -> Any:
             random.setstate(before)
 
 
+def _random_walk_pe(transform: Any, data: Any) -> Any:
+    """Powers of the adjacency matrix of all workers. Collective."""
+    pe = sar_transforms.random_walk_pe(data.edge_index, transform.walk_length, data.edge_weight)
+    return add_node_attr(data, pe, attr_name=transform.attr_name)
+
+
+def _eigensolver(transform: Any) -> Dict[str, Any]:
+    """How exact eigenvectors are to be, as scipy's ``eigsh`` calls it.
+
+    :raises ValueError: another of its arguments
+    """
+    given = dict(transform.kwargs)
+    tolerance = float(given.pop("tol", 0)) or EXACT
+    if given:
+        raise ValueError(
+            f"{type(transform).__name__}({', '.join(given)}=...): of scipy's arguments, tol is taken on a graph split "
+            "over workers"
+        )
+    return {"tolerance": tolerance}
+
+
+def _laplacian_pe(transform: Any, data: Any) -> Any:
+    """The Laplacian matrix of all workers. Collective."""
+    how = _eigensolver(transform)
+    pe = sar_transforms.laplacian_pe(data.edge_index, transform.k, data.edge_weight, random_signs=True, **how)
+    weight = data.edge_weight
+    pe = pe.to(torch.float32 if weight is None else weight.dtype)
+    return add_node_attr(data, pe, attr_name=transform.attr_name)
+
+
+def _lambda_max(transform: Any, data: Any) -> Any:
+    """The Laplacian matrix of all workers. Collective."""
+    weight = data.edge_attr
+    weight = weight if weight is not None and weight.numel() == data.num_edges else None
+    data.lambda_max = sar_transforms.laplacian_lambda_max(data.edge_index, weight, transform.normalization)
+    return data
+
+
 SPECIAL: Dict[str, Callable[..., Any]] = {
+    "AddRandomWalkPE": _random_walk_pe,
+    "AddLaplacianEigenvectorPE": _laplacian_pe,
+    "LaplacianLambdaMax": _lambda_max,
     "NormalizeFeatures": _normalize_features,
     "Cartesian": _by_largest(Tensor.abs),
     **dict.fromkeys(["Distance", "TargetIndegree"], _by_largest(lambda x: x)),

@@ -35,8 +35,8 @@ class Estimate(NamedTuple):
     """What the heaviest moment of a step takes beside them."""
     peak: int
     sent_per_epoch: int
-    """Bytes that this worker sends, without frame headers, where all is pulled: attention sends less where
-    :attr:`sar.Config.exchange` has gradients pushed."""
+    """Bytes that this worker sends, without frame headers. Those of attention are of pulling, and more than it sends:
+    :attr:`sar.Config.exchange` has partial results travel where they are fewer."""
     aggregated: int = 0
     """Numbers that it adds along edges in an epoch, in both passes."""
     multiplied: int = 0

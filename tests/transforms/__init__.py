@@ -1,0 +1,1 @@
+"""Whole-graph utilities: on split graphs, and by ``sar transform``."""
