@@ -49,7 +49,7 @@ SECONDS = {"cora": 6, "citeseer": 6, "cornell5": 16, "bench": 16}
 """Of one training on each graph."""
 SETTINGS = [{"lr": lr, "dropout": dropout} for lr, dropout in itertools.product((0.01, 0.003), (0.3, 0.6))]
 FANOUT, PIECE, BATCH = [10, 10], [10, 5], 512
-LOOKS = 12
+LOOKS = 36
 """Evaluations in a training, at most."""
 
 Batches = Callable[[], Iterator[tuple[Any, torch.Tensor, Any, torch.Tensor]]]
@@ -86,7 +86,6 @@ def scaled(x: torch.Tensor) -> torch.Tensor:
 def of_sar(path: str, model: str, sampled: bool) -> Side:
     import sar
 
-    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     sar.initialize_comms(0, 1, "127.0.0.1", "sar")
     sar.set_num_threads(1)
     if model == "sgformer":
@@ -172,7 +171,7 @@ def train(side: Side, name: str, way: str, limit: float, seed: int, lr: float, d
             optimizer.step()
             steps += 1
         used += time.process_time() - begin
-        if not looks or used - looks[-1]["seconds"] >= limit / LOOKS / 3 or used >= limit:
+        if not looks or used - looks[-1]["seconds"] >= limit / LOOKS or used >= limit:
             right = side.right(model)
             looks.append({"seconds": used, "steps": steps, **right})
             if right["val"] > best:

@@ -134,7 +134,7 @@ func (m *sums[T]) from(c int) {
 // sum computes the rows that were added. first: y starts from 0 and is not read.
 func (m *sums[T]) sum(y []T, first bool) {
 	switch {
-	case m.direct && (m.half == nil || m.c1-m.c0 <= nearColumns):
+	case m.direct && !m.near(m.c1-m.c0):
 		g := m.g
 		m.from(m.c0)
 		g.Y, g.Col, g.C = y, m.col, m.w
@@ -160,11 +160,14 @@ const (
 	nearColumns = 128
 )
 
+// near tells whether rows of so many columns are brought near before they are added up.
+func (m *sums[T]) near(columns int) bool { return m.half != nil && columns > nearColumns }
+
 // gather adds the rows that g names, wide ones in bfloat16 some slots at a time. The bits are the same: sums are not
 // rounded in between.
 func (m *sums[T]) gather() {
 	g := m.g
-	if m.half == nil || len(g.Y) <= nearColumns {
+	if !m.near(len(g.Y)) {
 		m.gatherOne(g)
 		return
 	}

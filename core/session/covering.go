@@ -57,13 +57,9 @@ func (g *Graph) covering(rel *graph.Relation, p Program, ask asked) (c exchange.
 		return c, nil
 	}
 	how := Exchange(g.session.exchange.Load())
-	err = g.session.collective("choosing which sums travel in place of rows", func() error {
-		train, err := g.session.Comm(Train)
-		if err == nil {
-			err = g.agree(train, how)
-		}
-		if err != nil || how == ExchangePull {
-			return err
+	err = g.choose("which sums travel in place of rows", how, func(train *comm.Communicator) (err error) {
+		if how == ExchangePull {
+			return nil
 		}
 		c.Price = how.price(ask)
 		if c.Cover, err = g.topo.Cover(train, rel, c.Price); err != nil || c.Cover == nil || ask.size == 0 {
@@ -122,6 +118,20 @@ func (g *Graph) shareWeights(c *comm.Communicator, rel *graph.Relation, price gr
 		know.weights = know.weights[1:]
 	}
 	return nil, nil
+}
+
+// choose runs f, which is collective, once all ranks are known to have the same setting of exchange.
+func (g *Graph) choose(what string, how Exchange, f func(train *comm.Communicator) error) error {
+	return g.session.collective("choosing "+what, func() error {
+		train, err := g.session.Comm(Train)
+		if err == nil {
+			err = g.agree(train, how)
+		}
+		if err != nil {
+			return err
+		}
+		return f(train)
+	})
 }
 
 // agree holds the ranks' settings of exchange against each other, once each.

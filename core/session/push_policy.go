@@ -130,14 +130,7 @@ func (g *Graph) partialCovering(rel *graph.Relation, p Program, elemSize int) (c
 		return c, nil
 	}
 	how := Exchange(g.session.exchange.Load())
-	err = g.session.collective("choosing which partial results travel in place of rows", func() error {
-		train, err := g.session.Comm(Train)
-		if err == nil {
-			err = g.agree(train, how)
-		}
-		if err != nil {
-			return err
-		}
+	err = g.choose("which partial results travel in place of rows", how, func(train *comm.Communicator) error {
 		all, err := g.trafficOf(train, rel)
 		if err != nil {
 			return err
@@ -168,8 +161,8 @@ func (g *Graph) pushPlan(rel *graph.Relation, plan *expr.GradientPlan) (*exchang
 	if ok {
 		return push, nil
 	}
-	err := g.session.collective("choosing how gradients of edge expressions travel", func() (err error) {
-		push, err = g.decide(rel, size, how)
+	err := g.choose("how gradients of edge expressions travel", how, func(train *comm.Communicator) (err error) {
+		push, err = g.decide(train, rel, size, how)
 		return err
 	})
 	if err != nil {
@@ -182,15 +175,8 @@ func (g *Graph) pushPlan(rel *graph.Relation, plan *expr.GradientPlan) (*exchang
 	return push, nil
 }
 
-func (g *Graph) decide(rel *graph.Relation, size rowSizes, how Exchange) (*exchange.PushPlan, error) {
-	s := g.session
-	train, err := s.Comm(Train)
-	if err != nil {
-		return nil, err
-	}
-	if err := g.agree(train, how); err != nil {
-		return nil, err
-	}
+func (g *Graph) decide(train *comm.Communicator, rel *graph.Relation, size rowSizes, how Exchange) (*exchange.PushPlan,
+	error) {
 	travels, err := g.trafficOf(train, rel)
 	if err != nil {
 		return nil, err

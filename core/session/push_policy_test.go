@@ -1,13 +1,10 @@
 package session
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
-
-	"sar/core/expr/exprtest"
 )
 
 // Gradients computed by the owners of sources are those of the oracle, and repeat to the bit
@@ -35,35 +32,13 @@ func TestPushedPrograms(t *testing.T) {
 	}
 }
 
-// attention is GAT's, 2 heads of 8.
-const attention = `{"operands":[{"side":"u","shape":[2,1]},{"side":"v","shape":[2,1]},{"side":"u","shape":[2,8]}],
-	"code":[{"op":"add","a":0,"b":1},{"op":"leaky_relu","a":3,"alpha":0.2},
-	{"op":"softmax","a":4},{"op":"mul","a":2,"b":5}],
-	"result":6,"reduce":"sum"}`
-
-func attentionCase(t *testing.T, rng *rand.Rand, g *whole) *programCase {
-	t.Helper()
-	p := &exprtest.Program{Shapes: [][]int{{2, 1}, {2, 1}, {2, 8}, {2, 1}, {2, 1}, {2, 1}, {2, 8}}}
-	if err := json.Unmarshal([]byte(attention), p); err != nil {
-		t.Fatal(err)
-	}
-	for i := range p.Code { // null is not a shape
-		p.Code[i].Shape = []int{}
-	}
-	c := &programCase{g: g, p: p, gradOut: random[float64](rng, g.n*16)}
-	for _, o := range p.Operands {
-		c.tensors = append(c.tensors, random[float64](rng, g.edges().Rows(o.Side)*exprtest.Width(o.Shape)))
-	}
-	return c
-}
-
 // Rows that travel in the order in which they are computed, in many chunks, with as many
 // threads as there are, add up to the same.
 func TestPushedInAnOrder(t *testing.T) {
 	const parts = 2
 	rng := rand.New(rand.NewPCG(7, 7))
 	g := communities(parts)
-	cases := []*programCase{attentionCase(t, rng, &g)}
+	cases := []*programCase{namedCase(t, rng, &g, "additive", "sum")}
 	run := func(how Exchange, threads int, window int64) programRun[float64] {
 		pool.SetThreads(threads)
 		defer pool.SetThreads(1)

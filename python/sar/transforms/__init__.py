@@ -145,7 +145,7 @@ def laplacian_lambda_max(
     from . import adjacency, laplacian
 
     made = adjacency.adjacency_of("sar.transforms.laplacian_lambda_max", edges, edge_weight)
-    return laplacian.largest(made, normalization, tolerance, max_products, False)
+    return laplacian.largest(made, normalization, tolerance, max_products)
 
 
 def pagerank(

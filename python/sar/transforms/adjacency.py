@@ -156,11 +156,8 @@ class SplitAdjacency:
 
     def over_out_edges(self, x: Tensor) -> Tensor:
         edges, column = SplitEdges(self._graph), x.view(-1, 1)
-        found = {}
-        for name, op, rows in (("min", "min", column), ("max", "max", column), ("mean", "mean", column)):
-            found[name] = reduced(edges, "u", edges.tensor(load("v", rows)), 0, op)
-        square = reduced(edges, "u", edges.tensor(load("v", column.square())), 0, "mean")
-        return torch.cat([values(one) for one in (*found.values(), square)], 1)
+        wanted = (("min", column), ("max", column), ("mean", column), ("mean", column.square()))
+        return torch.cat([values(reduced(edges, "u", edges.tensor(load("v", of)), 0, op)) for op, of in wanted], 1)
 
 
 def adjacency_of(

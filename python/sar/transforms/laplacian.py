@@ -35,7 +35,7 @@ def eigenvectors(
 
 
 @torch.no_grad()
-def largest(adjacency: Adjacency, normalization: Optional[str], tolerance: float, most: int, self_loops: bool) -> float:
+def largest(adjacency: Adjacency, normalization: Optional[str], tolerance: float, most: int) -> float:
     """The largest eigenvalue of the Laplacian matrix. Collective.
 
     :param normalization: None: ``D - A``; ``"sym"`` or ``"rw"``, which have the same eigenvalues
@@ -43,7 +43,7 @@ def largest(adjacency: Adjacency, normalization: Optional[str], tolerance: float
     """
     if normalization not in (None, "sym", "rw"):
         raise ValueError(f"normalization is {normalization!r}: give None, 'sym' or 'rw'")
-    product = _plain(adjacency) if normalization is None else _normalized(adjacency, self_loops)
+    product = _plain(adjacency) if normalization is None else _normalized(adjacency, False)
     found = smallest(adjacency, lambda x: product(x).neg_(), 1, tolerance, most)
     return -float(found.values[0])
 
