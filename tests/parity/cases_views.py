@@ -99,6 +99,7 @@ def transposed(j: Any, i: Any, e: Any) -> Any:
 def a_copy_that_reshape_makes(j: Any, i: Any, e: Any) -> Any:
     h = (j * 2).view(-1, 2, 2)
     h.transpose(1, 2).reshape(-1, 4).mul_(3)
+    h[:, :, 0].contiguous().mul_(7)
     h.clone()[:, 0].mul_(3)
     h[:, [0, 1]].mul_(5)
     return h.flatten(1)

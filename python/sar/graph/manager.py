@@ -13,7 +13,7 @@ from sar.data.partition import made
 from sar.data.partition_book import CanonicalEtype, RangePartitionBook, canonical
 
 from .block import DistributedBlock, HeteroDistributedBlock, distributed_block
-from .empty_rows import EmptyRows
+from .few_rows import FewRows
 from .frames import TypedView
 from .layer_support import LayerSupport
 from .queries import EdgeView, OneRelation, refuse_ndata
@@ -95,11 +95,12 @@ class GraphShardManager(Totals, Shards, LayerSupport, Refused):
     @contextmanager
     def local_scope(self) -> Iterator[None]:
         """Columns set inside are gone afterwards, and those replaced or removed are back."""
-        no_rows: Any = EmptyRows() if self.num_dst_nodes() == 0 else nullcontext()  # layers of DGL begin here
+        few = any(r.num_dst < 2 or r.num_edges < 2 for r in self._relations)
+        rows: Any = FewRows() if few else nullcontext()  # layers of DGL begin here
         frames: List[Any] = [*self._state.frames.values(), *self._state.edge_frames.values()]
         saved = [(frame, frame.snapshot()) for frame in frames]
         try:
-            with no_rows:
+            with rows:
                 yield
         finally:
             for frame, columns in saved:

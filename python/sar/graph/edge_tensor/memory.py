@@ -18,7 +18,7 @@ from . import rowwise
 from .base import BaseEdgeTensor, View
 from .nested import mapped
 
-__all__ = ["DATA", "refresh", "remember", "rewritten", "writes_itself", "wrote"]
+__all__ = ["DATA", "contiguous", "refresh", "remember", "rewritten", "writes_itself", "wrote"]
 
 
 def remember(func: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any], made: Any) -> None:
@@ -35,6 +35,8 @@ def remember(func: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any], made: Any
             if isinstance(one, BaseEdgeTensor) and one is not of:
                 apart = of.requires_grad and not one.requires_grad
                 one._view = View(of, func, args, kwargs, place if several else None, apart)
+                if _two_rows(one) is None:
+                    one._view = None
                 one._seen = _root(one)._changes
 
 
@@ -60,9 +62,6 @@ def refresh(tensor: BaseEdgeTensor) -> None:
     elif tensor._view is not None and tensor._seen != root._changes:
         tensor._seen = root._changes
         places = _positions(tensor)
-        if places is None:
-            tensor._view = None
-            return
         with torch.set_grad_enabled(_apart(tensor) is None):
             _put(tensor, _read(root, places))
 
@@ -72,12 +71,11 @@ def wrote(tensor: BaseEdgeTensor, value: Tensor) -> None:
 
     :raises RuntimeError: several of its numbers lie in one place
     """
-    places = None if tensor._view is None else _positions(tensor)
-    if places is None:  # it is no view, or was a copy
-        tensor._view = None
+    if tensor._view is None:
         _put(tensor, _without_gradients(tensor, value))
         tensor._changes += 1
         return
+    places = _positions(tensor)
     if len(places.unique()) < places.numel():
         raise RuntimeError("a tensor of edges that was expanded cannot be changed in place: clone() it first")
     root, apart = _root(tensor), _apart(tensor)
@@ -108,6 +106,12 @@ def _put(tensor: BaseEdgeTensor, value: Tensor) -> None:
     tensor._value, tensor._version_of_value = kept, kept._version
 
 
+def contiguous(tensor: BaseEdgeTensor) -> bool:
+    """Whether a tensor would be contiguous if it had its memory."""
+    found = _two_rows(tensor)
+    return found is None or found.is_contiguous()
+
+
 def writes_itself(args: Tuple[Any, ...]) -> bool:
     """Whether ``x[index] = value`` writes what is there: Python ends ``x[index] *= 2`` so, where ``x[index]`` is a
     view."""
@@ -115,8 +119,7 @@ def writes_itself(args: Tuple[Any, ...]) -> bool:
     view = value._view if isinstance(value, BaseEdgeTensor) else None
     if view is None or view.of is not x or view.func is not Tensor.__getitem__:
         return False
-    refresh(value)
-    return _same_index(view.args[1], index) and value._view is not None and _positions(value) is not None
+    return _same_index(view.args[1], index)
 
 
 def _same_index(a: Any, b: Any) -> bool:
@@ -156,13 +159,22 @@ def _apart(tensor: BaseEdgeTensor) -> Optional[BaseEdgeTensor]:
     return None
 
 
-def _positions(tensor: BaseEdgeTensor) -> Optional[Tensor]:
-    """Where each number of a row lies in a row of the tensor that it is a view of, int64 ``[1, ...]``; None where it
-    was copied."""
+def _positions(tensor: BaseEdgeTensor) -> Tensor:
+    """Where each number of a row lies in a row of the tensor that it is a view of, int64 ``[1, ...]``"""
+    found = _two_rows(tensor)
+    assert found is not None
+    return found[:1]
+
+
+def _two_rows(tensor: BaseEdgeTensor) -> Optional[Tensor]:
+    """The same view of two rows that hold where their numbers lie, int64 ``[2, ...]``; None where it is a copy.
+
+    Two, because torch takes a tensor of one row, or of none, to be contiguous where those of more rows are copied.
+    """
     view = tensor._view
     if view is None:
-        return torch.arange(tensor.shape[1:].numel()).view(1, *tensor.shape[1:])
-    inner = _positions(view.of)
+        return torch.arange(2 * tensor.shape[1:].numel()).view(2, *tensor.shape[1:])
+    inner = _two_rows(view.of)
     call = None if inner is None else rowwise.find(view.func, view.args, view.kwargs, tensor.shape[0])
     if call is None:
         return None
@@ -170,7 +182,7 @@ def _positions(tensor: BaseEdgeTensor) -> Optional[Tensor]:
     def given(leaf: Any) -> Any:
         if leaf is view.of:
             return inner
-        return torch.empty(1, *leaf.shape[1:]) if call.edge(leaf) or id(leaf) in call.of_edges else leaf
+        return torch.empty(2, *leaf.shape[1:]) if call.edge(leaf) or id(leaf) in call.of_edges else leaf
 
     try:
         found = call.func(*mapped(call.args, given), **mapped(call.kwargs, given))

@@ -33,7 +33,7 @@ from .base import BaseEdgeTensor
 from .calls import Call, by_rows, described, detached, in_engine, needs_grad, recorded, rows
 from .count import EdgeCount, warn_of_count
 from .functions import CONVERSIONS, METADATA, OF_HOOKS, changes, converts_nothing
-from .memory import refresh, remember, rewritten, writes_itself, wrote
+from .memory import contiguous, refresh, remember, rewritten, writes_itself, wrote
 from .nested import mapped, tensors
 from .on_nodes import Parts, on_nodes
 from .own_edges import warn_of_own_edges
@@ -297,7 +297,7 @@ def _applied(func: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
     if func in NEW and not _wide(args, kwargs):
         return func(torch.empty(0, dtype=args[0].dtype), *args[1:], **kwargs)
     if func in CONVERSIONS and converts_nothing(args[0].dtype, (*CONVERSIONS[func], *args[1:]), kwargs):
-        return args[0]
+        return args[0].clone() if func is Tensor.contiguous and not contiguous(args[0]) else args[0]
     if func is Tensor.__setitem__ and writes_itself(args):
         return None
     if isinstance(kwargs.get("out"), EdgeTensor):
