@@ -14,6 +14,8 @@ from zlib import crc32
 
 import pytest
 
+gc.disable()  # until tests are collected: what is imported stays, and looking for garbage in it takes seconds
+
 # A folder of the run, which its streams inherit.
 if "SAR_TEST_RUN" not in os.environ:
     _folder = tempfile.TemporaryDirectory(prefix="sar-tests-")
@@ -77,7 +79,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    gc.freeze()  # what was imported stays; looking for garbage in it takes longer than most tests
+    gc.freeze()  # looking for garbage in what was imported takes longer than most tests
+    gc.enable()
 
 
 def pytest_unconfigure() -> None:

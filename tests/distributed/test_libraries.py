@@ -89,13 +89,6 @@ def test_ucx_trains_as_tcp_does() -> None:
     check(output, 3, *ways)
 
 
-def test_mpi_trains_as_tcp_does() -> None:
-    need("mpi")
-    done = mpiexec(3, sys.executable, *JOB, "tcp", "mpi")
-    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
-    check(done.stdout, 3, "tcp", "mpi")
-
-
 @pytest.mark.parametrize("devices", ["tcp,self", "sm,self"])
 def test_a_killed_worker(devices: str) -> None:
     need("ucx")
@@ -124,13 +117,16 @@ until [ -e "$0/0.ended" ] && [ -e "$0/1.ended" ] && [ -e "$0/2.ended" ]; do slee
 """
 
 
-def test_a_killed_worker_of_mpi(tmp_path: Path) -> None:
-    """Where mpiexec lets them, the survivors tell who is lost."""
+def test_mpi_trains_as_tcp_does(tmp_path: Path) -> None:
+    """And once more, until a worker is killed: where mpiexec lets them, the survivors tell who is lost. One job, whose
+    workers import torch once; MPI begins once in a process."""
     need("mpi")
-    mpiexec(3, "sh", "-c", STAYING, str(tmp_path), sys.executable, *JOB, "mpi:killed")
+    ways = ("tcp", "mpi", "mpi:killed")
+    done = mpiexec(3, "sh", "-c", STAYING, str(tmp_path), sys.executable, *JOB, *ways)
+    said = {rank: (tmp_path / str(rank)).read_text() for rank in range(3)}
+    check(done.stdout, 3, *ways[:2])
     for rank in (0, 2):
-        said = (tmp_path / str(rank)).read_text()
-        assert "PeerLostError" in said and "rank 1" in said, said[-3000:]
+        assert "PeerLostError" in said[rank] and "rank 1" in said[rank], said[rank][-3000:]
 
 
 def test_workers_of_no_mpi_world() -> None:

@@ -1,4 +1,5 @@
-"""Deep models of PyG: GCNII of 64 layers, DeeperGCN of 28, and 28 reversible layers."""
+"""Deep models of PyG: GCNII of 64 layers, DeeperGCN of 28, and 28 reversible layers; GCNII of 16 and DeeperGCN of 7
+that are computed again, where a layer runs once more for each level of halves."""
 
 from __future__ import annotations
 
@@ -86,8 +87,8 @@ def _deeper() -> nn.Module:
 
 MODELS: dict[str, Callable[[], nn.Module]] = {
     "gcnii": lambda: Deep(Run([Initial(n + 1) for n in range(64)])),
-    "gcnii_again": lambda: Deep(again([Initial(n + 1) for n in range(64)])),
+    "gcnii_again": lambda: Deep(again([Initial(n + 1) for n in range(16)])),
     "deeper": lambda: Deep(Run([_deeper() for _ in range(28)])),
-    "deeper_again": lambda: Deep(again([_deeper() for _ in range(28)])),
+    "deeper_again": lambda: Deep(again([_deeper() for _ in range(7)])),
     "reversible": lambda: Deep(Run([Plain(pyg_nn().GroupAddRev(Half(), num_groups=2)) for _ in range(28)])),
 }

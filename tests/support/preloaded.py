@@ -5,6 +5,7 @@ import contextlib
 import gc
 import os
 
+gc.disable()  # what is imported stays
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # OpenMP starts no thread, which a fork would lack
 
 import torch._dynamo  # noqa: E402, F401
@@ -14,4 +15,5 @@ from sar import *  # noqa: E402, F403  # sar alone would be imported without tor
 with contextlib.suppress(ImportError):
     import torchmetrics  # noqa: F401
 
+gc.enable()
 gc.freeze()  # or forks would copy all pages of what was imported when they collect garbage

@@ -79,9 +79,11 @@ def parent() -> socket.socket:
 LIBRARIES = f"""
 import contextlib, gc, importlib, socket
 from {__name__} import main
+gc.disable()
 for name in ("tests.support.templates", "dgl", "torch_geometric.nn"):
     with contextlib.suppress(ImportError):
         importlib.import_module(name)
+gc.enable()
 gc.freeze()
 main(socket.socket(fileno=0))
 """
