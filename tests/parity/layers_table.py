@@ -96,7 +96,7 @@ def page(ours: dict[str, float], dgls: dict[str, float]) -> str:
         "",
         "Written by `make docs-layers`. Layers run as they are, imported from `dgl.nn`. Outputs and the gradients of",
         "all inputs and parameters equal DGL's on the whole graph, with 1, 2 and 4 workers, one of which owns no node",
-        "(tests/parity/test_layers_dgl.py): to 1e-11 in double precision, to 1e-5 of the largest entry in single.",
+        "(tests/parity/test_layers.py): to 1e-11 in double precision, to 1e-5 of the largest entry in single.",
         "",
         "Batch norm inside a layer sees the rows of its worker; `sar.convert_batchnorm(model)` makes it global.",
         "",
