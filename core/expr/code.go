@@ -1,6 +1,9 @@
 package expr
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // Inputs are the arrays that loads read: the operands, then what a run makes.
 func (p *Program) inputGrad() int       { return len(p.Operands) }               // of the result
@@ -253,7 +256,7 @@ func (c *code) live() []bool {
 	return out
 }
 
-// needsEdges tells whether the users' numbers of edges matter.
+// needsEdges tells whether what is computed depends on the users' numbers of edges.
 func (c *code) needsEdges() bool {
 	for i, l := range c.live() {
 		if !l {
@@ -268,12 +271,12 @@ func (c *code) needsEdges() bool {
 			return true
 		}
 	}
-	for _, s := range c.sinks {
-		if s.kind == sinkEdge || s.kind == sinkStep {
-			return true
-		}
-	}
 	return false
+}
+
+// stores tells whether something is stored under the users' numbers of edges.
+func (c *code) stores() bool {
+	return slices.ContainsFunc(c.sinks, func(s sink) bool { return s.kind == sinkEdge || s.kind == sinkStep })
 }
 
 // mask is the operands of a side.

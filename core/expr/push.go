@@ -24,7 +24,7 @@ type inputAt struct{ input, width, offset int }
 // pushLayout is nil where the sweep needs more than sources, destinations and parameters.
 func (c *code) pushLayout(elemSize int) *PushLayout {
 	p := c.p
-	if p.reduce().gradient != nil || c.needsEdges() {
+	if p.reduce().gradient != nil || c.needsEdges() || c.stores() {
 		return nil
 	}
 	x := &PushLayout{}

@@ -37,6 +37,7 @@ type Run[T Float] struct {
 	// or in backward of the gradient of sources.
 	HalfGrad, HalfOut []vec.BFloat16
 
+	slots bool // edges are numbered by their slots
 	plain bool // every register is made and every destination summed by rows: what tests compare with
 
 	grad    []T   // of the messages, before they are weighed and summed
