@@ -62,10 +62,13 @@ func (r *Run[T]) input(i int) input[T] {
 // own is an input of the run's own.
 func (r *Run[T]) own(input int) rows[T] {
 	p := r.Program
-	if input == p.inputGrad() {
+	switch input {
+	case p.inputGrad():
 		return rows[T]{data: r.grad, stride: p.Width()}
+	case p.inputResult():
+		return rows[T]{data: r.Out, stride: p.Width()}
 	}
-	s := (input - len(p.Operands) - 1) / 3
+	s := (input - len(p.Operands) - 2) / 3
 	out := rows[T]{stride: p.softmaxes[s].width}
 	switch input {
 	case p.inputMost(s):

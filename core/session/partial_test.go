@@ -160,7 +160,6 @@ func TestPartialResultBytes(t *testing.T) {
 	g := hubs(rng, 600, 4000, parts)
 	cases := map[string]*programCase{
 		"rows max": rowsOfSources.reduced(t, rng, &g, "max"), "rows min": rowsOfSources.reduced(t, rng, &g, "min_shared"),
-		"gate max": namedCase(t, rng, &g, "gate", "max"),
 	}
 	for name := range programs {
 		cases[name] = namedCase(t, rng, &g, name, "sum")
@@ -204,12 +203,9 @@ func TestPartialResultBytes(t *testing.T) {
 				t.Errorf("%s, exchange %d: %d bytes, counted %d", name, how, sent[how], want)
 			}
 		}
-		if c.p.Reduce == "sum" && sent[ExchangeAuto] >= min(sent[ExchangePull], sent[ExchangePush])*19/20 {
+		if sent[ExchangeAuto] >= min(sent[ExchangePull], sent[ExchangePush])*19/20 {
 			t.Errorf("%s: %d bytes, with pull %d, with push %d", name, sent[ExchangeAuto], sent[ExchangePull],
 				sent[ExchangePush])
-		}
-		if sent[ExchangeAuto] > sent[ExchangePull]*31/32 {
-			t.Errorf("%s: %d bytes, and %d of rows alone", name, sent[ExchangeAuto], sent[ExchangePull])
 		}
 	}
 }

@@ -74,7 +74,7 @@ func TestRankedCovers(t *testing.T) {
 		rng := rand.New(rand.NewPCG(uint64(parts), 61))
 		graphs := []whole{hubs(rng, 80, 400, parts), randomGraph(rng, 12, 9000, parts), randomGraph(rng, 1, 3, parts),
 			randomGraph(rng, 30, 0, parts), hubs(rng, 300, 1500, parts)}
-		var cases, half []*programCase
+		var cases, half []*programCase // in both types, and in float32 alone
 		for i := range graphs {
 			for _, reduce := range []string{"max", "min", "max_shared", "min_shared"} {
 				c := extremumCase(rng, &graphs[i], []int{47, 1}[(i+len(reduce))%2], reduce)
@@ -83,17 +83,18 @@ func TestRankedCovers(t *testing.T) {
 				cases, half = append(cases, c), append(half, &stored)
 			}
 		}
-		for transport, how := range map[string]Exchange{"shm": ExchangePush, "tcp": ExchangeAuto} {
-			t.Run(fmt.Sprintf("P=%d/%s", parts, transport), func(t *testing.T) {
-				cfg := Config{Transport: transport, Window: 1 << 19}
-				rankedAs(t, runPrograms[float64](t, parts, cfg, cases, ExchangePull),
-					runPrograms[float64](t, parts, cfg, cases, how), cases)
-				rankedAs(t, runPrograms[float32](t, parts, cfg, cases, ExchangePull),
-					runPrograms[float32](t, parts, cfg, cases, how), cases)
-				rankedAs(t, runPrograms[float32](t, parts, cfg, half, ExchangePull),
-					runPrograms[float32](t, parts, cfg, half, how), half)
-			})
-		}
+		rankedAsRows[float64](t, parts, cases)
+		rankedAsRows[float32](t, parts, append(half, cases...))
+	}
+}
+
+func rankedAsRows[T Float](t *testing.T, parts int, cases []*programCase) {
+	t.Helper()
+	rows := runPrograms[T](t, parts, Config{Window: 1 << 19}, cases, ExchangePull)
+	for transport, how := range map[string]Exchange{"shm": ExchangePush, "tcp": ExchangeAuto} {
+		t.Run(fmt.Sprintf("P=%d/%s/%T", parts, transport, T(0)), func(t *testing.T) {
+			rankedAs(t, rows, runPrograms[T](t, parts, Config{Transport: transport, Window: 1 << 19}, cases, how), cases)
+		})
 	}
 }
 
