@@ -12,8 +12,8 @@ import (
 	"sar/core/expr/exprtest"
 )
 
-// programText is the operands of a program, the shapes of what these and the instructions make, and the instructions, of
-// which the last is the result.
+// programText is the operands of a program, the shapes of what these and the instructions make, and the instructions,
+// of which the last is the result.
 type programText struct {
 	operands, code string
 	shapes         [][]int
