@@ -7,11 +7,11 @@ import (
 
 // Inputs are the arrays that loads read: the operands, then what a run makes.
 func (p *Program) inputGrad() int       { return len(p.Operands) }               // of the result
-func (p *Program) inputResult() int     { return len(p.Operands) + 1 }           // in backward
-func (p *Program) inputMost(s int) int  { return len(p.Operands) + 2 + 3*s }     // the reference of softmax s
-func (p *Program) inputInv(s int) int   { return len(p.Operands) + 2 + 3*s + 1 } // the inverse of its sum
-func (p *Program) inputDelta(s int) int { return len(p.Operands) + 2 + 3*s + 2 } // Σ of weights · their gradients
-func (p *Program) numInputs() int       { return len(p.Operands) + 2 + 3*len(p.softmaxes) }
+func (p *Program) inputMost(s int) int  { return len(p.Operands) + 1 + 3*s }     // the reference of softmax s
+func (p *Program) inputInv(s int) int   { return len(p.Operands) + 1 + 3*s + 1 } // the inverse of its sum
+func (p *Program) inputDelta(s int) int { return len(p.Operands) + 1 + 3*s + 2 } // Σ of weights · their gradients
+func (p *Program) inputResult() int     { return p.inputMost(len(p.softmaxes)) } // in backward
+func (p *Program) numInputs() int       { return p.inputResult() + 1 }
 func (p *Program) side(input int) Side {
 	switch {
 	case input < len(p.Operands):

@@ -68,7 +68,7 @@ func (r *Run[T]) own(input int) rows[T] {
 	case p.inputResult():
 		return rows[T]{data: r.Out, stride: p.Width()}
 	}
-	s := (input - len(p.Operands) - 2) / 3
+	s := (input - len(p.Operands) - 1) / 3
 	out := rows[T]{stride: p.softmaxes[s].width}
 	switch input {
 	case p.inputMost(s):
