@@ -48,7 +48,8 @@ func Forward[T expr.Float](x *expr.Run[T], need uint32, c Covering, start Start)
 }
 
 // Backward computes the gradients of plan, x.Grads, from that of the result, x.Grad. push
-// says which pairs of workers compute at the owner of the sources; nil: none. c is of plain sums.
+// says which pairs of workers compute at the owner of the sources; nil: none. c is of plain sums, and of
+// greatest and least messages that are rows of sources.
 func Backward[T expr.Float](x *expr.Run[T], plan *expr.GradientPlan, push *PushPlan, c Covering, start Start) error {
 	if a := plainSumOf(x); a != nil {
 		return a.backward(plan, c, start)
@@ -72,12 +73,12 @@ func Backward[T expr.Float](x *expr.Run[T], plan *expr.GradientPlan, push *PushP
 		}
 	}
 	if push == nil || push.Pulls {
-		pull := func(op *comm.Op) error { return p.pullBackward(op, plan, push, b) }
+		pull := func(op *comm.Op) error { return p.pullBackward(op, plan, push, c, b) }
 		if plan.Fetch|plan.Return == 0 {
 			err = pull(nil)
 		} else {
-			size := max(plan.FetchBytes, plan.ReturnBytes)
-			err = start(comm.KindExpression, comm.Backward, sourceRows, plan.Operands, size, pull)
+			size := max(plan.FetchBytes, plan.ReturnBytes, plan.PickBytes)
+			err = start(comm.KindExpression, comm.Backward, c.named(sourceRows), plan.Operands, size, pull)
 		}
 		if err != nil {
 			return err
@@ -111,15 +112,20 @@ func (x program[T]) sweep(phase expr.Phase[T], dir comm.Dir, rows string, flags 
 	}
 	reader := &reader[T]{program: x, set: phase.Sources, sweep: s}
 	defer reader.free()
+	var ahead *Ahead
+	size := x.rowBytes(phase.Sources)
 	if c.Cover != nil {
-		if err := x.partialResults(c, dir, reader, start); err != nil {
+		layout := x.Program.Partial(view.Size[T]())
+		if layout.SentBytes == 0 {
+			ahead, size = x.resultsAhead(c, layout), max(size, layout.ReturnedBytes)
+		} else if err := x.partialResults(c, layout, dir, reader, start); err != nil {
 			return 0, err
 		}
 	}
-	err = start(comm.KindExpression, dir, c.named(rows), phase.Sources, x.rowBytes(phase.Sources),
+	err = start(comm.KindExpression, dir, c.named(rows), phase.Sources, size,
 		func(op *comm.Op) error {
 			send, recv := c.rows(rel)
-			if agreed, err = reader.move(op, flags, send, recv); err == nil {
+			if agreed, err = reader.move(op, flags, send, recv, ahead); err == nil {
 				phase.Finish()
 			}
 			return err
@@ -175,13 +181,13 @@ func (x *reader[T]) consume(r, first, n int, src []byte) error {
 	return nil
 }
 
-// move brings the rows, of which so many travel in each round.
-func (x *reader[T]) move(op *comm.Op, flags uint16, send, recv []int) (uint16, error) {
+// move brings the rows, of which so many travel in each round, behind those that travel ahead.
+func (x *reader[T]) move(op *comm.Op, flags uint16, send, recv []int, ahead *Ahead) (uint16, error) {
 	rel := x.Rel
 	x.scatter = sparseChunks(rel, op, x.rowBytes(x.set))
 	m := &Movement{
 		Op: op, Flags: flags, RowBytes: x.rowBytes(x.set), Send: send, Recv: recv,
-		Produce: x.produce, Local: x.local, Consume: x.consume,
+		Produce: x.produce, Local: x.local, Consume: x.consume, Ahead: ahead,
 	}
 	return m.Move(rel.Rank, rel.Parts)
 }
@@ -222,13 +228,14 @@ func (x program[T]) bind(s *expr.Sweep[T], set uint32, src []byte, base int32) {
 // pullBackward computes the part of b that readers of sources compute. Own rows' part of the
 // gradients of sources is added to what the peers send in the order p+1, p+2, …. Wire, per
 // boundary row: the widths of the operands that the plan fetches, and of those it returns.
-func (x program[T]) pullBackward(op *comm.Op, plan *expr.GradientPlan, push *PushPlan, b *expr.Backward[T]) error {
+func (x program[T]) pullBackward(op *comm.Op, plan *expr.GradientPlan, push *PushPlan, c Covering,
+	b *expr.Backward[T]) error {
 	switch rel := x.Rel; {
 	case rel.Parts == 1 || plan.Fetch|plan.Return == 0:
 		computeOwn(b, rel)
 		return nil
 	case plan.Fetch == 0:
-		return x.returnGradients(op, plan, b)
+		return x.returnGradients(op, plan, c, b)
 	default:
 		return x.fetchAgain(op, plan, push, b)
 	}
@@ -246,11 +253,10 @@ func computeOwn[T expr.Float](b *expr.Backward[T], rel *graph.Relation) {
 
 // returnGradients computes the gradients of boundary rows, for which nothing has to be
 // fetched, into the send buffers.
-func (x program[T]) returnGradients(op *comm.Op, plan *expr.GradientPlan, b *expr.Backward[T]) error {
+func (x program[T]) returnGradients(op *comm.Op, plan *expr.GradientPlan, c Covering, b *expr.Backward[T]) error {
 	rel := x.Rel
 	m := &Movement{
 		Op: op, ToOwner: true, RowBytes: plan.ReturnBytes,
-		Send: HaloRows(rel), Recv: SendRows(rel),
 		Produce: func(r, first, n int, dst []byte) error {
 			x.boundary(b.Peers, plan.Return, view.Numbers[T](dst), column(rel, r, first), n)
 			return nil
@@ -263,6 +269,9 @@ func (x program[T]) returnGradients(op *comm.Op, plan *expr.GradientPlan, b *exp
 			x.addReturned(plan.Return, view.Numbers[T](src), rel.Send[r].Data[first:first+n])
 			return nil
 		},
+	}
+	if m.Recv, m.Send = c.rows(rel); c.Cover != nil {
+		m.Ahead = x.pickedAhead(c, plan, b)
 	}
 	_, err := m.Move(rel.Rank, rel.Parts)
 	return err
@@ -293,7 +302,7 @@ func (x program[T]) fetchAgain(op *comm.Op, plan *expr.GradientPlan, push *PushP
 	defer rows.free()
 	send, recv := push.rows(rel)
 	if plan.Return == 0 {
-		_, err := rows.move(op, 0, send, recv)
+		_, err := rows.move(op, 0, send, recv, nil)
 		return err
 	}
 	rows.scatter = sparseChunks(rel, op, x.rowBytes(plan.Fetch))

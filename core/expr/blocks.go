@@ -176,7 +176,11 @@ func (t *task[T]) edges(i int32, k0, k1 int64, byColumn bool) {
 			copy(other[t.m:], ends[k0:int(k0)+n])
 		}
 		fillWith(same[t.m:t.m+n], i)
-		if t.s.readsEdges {
+		if t.s.run.slots {
+			for k := range n {
+				t.edge[t.m+k] = int32(k0) + int32(k)
+			}
+		} else if t.s.readsEdges {
 			copy(t.edge[t.m:], numbers[k0:int(k0)+n])
 		}
 		t.m += n

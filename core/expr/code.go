@@ -1,13 +1,17 @@
 package expr
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // Inputs are the arrays that loads read: the operands, then what a run makes.
 func (p *Program) inputGrad() int       { return len(p.Operands) }               // of the result
 func (p *Program) inputMost(s int) int  { return len(p.Operands) + 1 + 3*s }     // the reference of softmax s
 func (p *Program) inputInv(s int) int   { return len(p.Operands) + 1 + 3*s + 1 } // the inverse of its sum
 func (p *Program) inputDelta(s int) int { return len(p.Operands) + 1 + 3*s + 2 } // Σ of weights · their gradients
-func (p *Program) numInputs() int       { return len(p.Operands) + 1 + 3*len(p.softmaxes) }
+func (p *Program) inputResult() int     { return p.inputMost(len(p.softmaxes)) } // in backward
+func (p *Program) numInputs() int       { return p.inputResult() + 1 }
 func (p *Program) side(input int) Side {
 	switch {
 	case input < len(p.Operands):
@@ -253,7 +257,7 @@ func (c *code) live() []bool {
 	return out
 }
 
-// needsEdges tells whether the users' numbers of edges matter.
+// needsEdges tells whether what is computed depends on the users' numbers of edges.
 func (c *code) needsEdges() bool {
 	for i, l := range c.live() {
 		if !l {
@@ -268,12 +272,12 @@ func (c *code) needsEdges() bool {
 			return true
 		}
 	}
-	for _, s := range c.sinks {
-		if s.kind == sinkEdge || s.kind == sinkStep {
-			return true
-		}
-	}
 	return false
+}
+
+// stores tells whether something is stored under the users' numbers of edges.
+func (c *code) stores() bool {
+	return slices.ContainsFunc(c.sinks, func(s sink) bool { return s.kind == sinkEdge || s.kind == sinkStep })
 }
 
 // mask is the operands of a side.

@@ -115,10 +115,10 @@ func (t *task[T]) total(z []T, c *call[T]) {
 // best: z = x times 1 where y is what its destination has, and times 0 where it is not: NaN at all messages
 // of a destination whose result is NaN, as in torch.
 func (t *task[T]) best(z []T, c *call[T]) {
-	x, y := t.source(c.a), t.source(c.b)
+	x, y, result := t.source(c.a), t.source(c.b), t.load(t.s.p.inputResult())
 	w := c.width
-	for k, i := range t.rows[:t.m] {
-		to, from, best := z[k*w:(k+1)*w], x.of(k)[:w], t.s.run.Out[int(i)*w:][:w]
+	for k := range t.m {
+		to, from, best := z[k*w:(k+1)*w], x.of(k)[:w], result.of(k)
 		for j, v := range y.of(k)[:w] {
 			var won T
 			if v == best[j] {

@@ -10,24 +10,27 @@ import (
 )
 
 // PartialLayout is what travels where owners of sources compute what these come to at a destination: readers send what
-// the program reads of it, and get back its part of the result, and of an online softmax the reference that this
-// is relative to and the sum. In a frame, each of them is of all rows, one after the other.
+// the program reads of it, and get back its part of the result, of an online softmax the reference that this
+// is relative to and the sum, and of greatest and least messages, in a byte, which of the sum's edges won, or how many.
+// In a frame, each of them is of all rows, one after the other.
 type PartialLayout struct {
 	sent    []inputAt // sizes in bytes, offsets of one row
 	softmax int       // the width of the online softmax, 0 where there is none
+	// Ranked tells whether the sums have to be ranked.
+	Ranked bool
 	// SentBytes and ReturnedBytes are the sizes of what goes out, and of what returns, for a row of a destination,
 	// RowBytes that of a row of a source.
 	SentBytes, ReturnedBytes, RowBytes int
 }
 
 // Partial is nil where the program needs more than one sweep, or more than sources, destinations and parameters, or
-// where its results are no sums.
+// where its results are of edges.
 func (p *Program) Partial(elemSize int) *PartialLayout {
 	codes := p.forwardCodes()
-	if len(codes) != 1 || !p.reduce().sum || codes[0].needsEdges() || codes[0].values()&p.mask(U) == 0 {
+	if len(codes) != 1 || p.Reduce == None || codes[0].needsEdges() || codes[0].values()&p.mask(U) == 0 {
 		return nil
 	}
-	x := &PartialLayout{}
+	x := &PartialLayout{Ranked: p.KeepsWinner()}
 	for i, o := range p.Operands {
 		if o.Side == V && wanted(codes[0].values(), i) {
 			size := o.RowBytes(elemSize)
@@ -40,7 +43,15 @@ func (p *Program) Partial(elemSize int) *PartialLayout {
 	}
 	x.RowBytes = p.RowBytes(codes[0].values()&p.mask(U), elemSize)
 	x.ReturnedBytes = (p.Width() + 2*x.softmax) * elemSize
+	if x.Ranked {
+		x.ReturnedBytes = rankedBytes(p.Width(), elemSize)
+	}
 	return x
+}
+
+// rankedBytes is the size of a row of numbers, each of which has a byte besides; padded, so that numbers may follow.
+func rankedBytes(width, elemSize int) int {
+	return (width*(elemSize+1) + elemSize - 1) / elemSize * elemSize
 }
 
 // Partials computes partial results of peers' rows, and takes those that peers have computed for own rows.
@@ -49,6 +60,7 @@ type Partials[T Float] struct {
 	own    *Run[T]
 	theirs *Run[T] // over the sums of a frame, as if their rows were own
 	sweep  *Sweep[T]
+	winner []int32 // of theirs, with room for a frame
 }
 
 // Partials are those of a run, where its program has some.
@@ -56,7 +68,7 @@ func (r *Run[T]) Partials(layout *PartialLayout) *Partials[T] {
 	x := &Partials[T]{layout: layout, own: r}
 	x.theirs = &Run[T]{
 		Program: r.Program, Rel: &graph.Relation{Structure: &graph.Structure{NumSrc: r.Rel.NumSrc}}, Pool: r.Pool,
-		Operands: slices.Clone(r.Operands), Stored: slices.Clone(r.Stored), plain: r.plain,
+		Operands: slices.Clone(r.Operands), Stored: slices.Clone(r.Stored), plain: r.plain, slots: true,
 		Most: make([][]T, len(r.Most)), Inv: make([][]T, len(r.Inv)),
 	}
 	return x
@@ -72,13 +84,13 @@ func (x *Partials[T]) Gather(dst []byte, idx []int32) {
 }
 
 // reply is what returns of n rows: results, and of the softmax references and sums.
-func (x *Partials[T]) reply(data []T, n int) (out, most, sum []T) {
-	w, h := n*x.own.Program.Width(), n*x.layout.softmax
+func (x *Partials[T]) reply(frame []byte, n int) (out, most, sum []T) {
+	w, h, data := n*x.own.Program.Width(), n*x.layout.softmax, view.Numbers[T](frame)
 	return data[:w], data[w : w+h], data[w+h:][:h]
 }
 
 // Compute fills a reply with partial results of sums [first, first+n), whose rows src holds.
-func (x *Partials[T]) Compute(sums *graph.Partial, first, n int, src []byte, reply []T) {
+func (x *Partials[T]) Compute(sums *graph.Partial, first, n int, src, reply []byte) {
 	r := x.theirs
 	r.Rel.RowPtr.Data, r.Rel.Col.Data, r.Rel.NumDst = sums.Ptr.Data[first:first+n+1], sums.Col.Data, n
 	for _, s := range x.layout.sent {
@@ -89,6 +101,10 @@ func (x *Partials[T]) Compute(sums *graph.Partial, first, n int, src []byte, rep
 		}
 	}
 	out, most, sum := x.reply(reply, n)
+	if x.layout.Ranked {
+		x.winner = slices.Grow(x.winner[:0], len(out))
+		r.Winner = x.winner[:len(out)]
+	}
 	if r.Out = out; r.Program.online >= 0 {
 		r.Most[r.Program.online], r.Inv[r.Program.online] = most, sum
 	}
@@ -99,10 +115,14 @@ func (x *Partials[T]) Compute(sums *graph.Partial, first, n int, src []byte, rep
 	x.sweep.bind()
 	x.sweep.targets[0] = rows[T]{data: out, stride: r.Program.Width()}
 	x.sweep.Rows(nil, 0, int32(r.Rel.NumSrc))
+	if x.layout.Ranked {
+		x.writeRanks(sums.Ptr.Data[first:first+n+1], ranks[T](reply, len(out)))
+	}
 }
 
-// Take adds partial results to those of own rows idx. No row occurs twice.
-func (x *Partials[T]) Take(src []T, idx []int32) {
+// Take adds partial results to those of own rows idx. Only ranked sums, whose edges are asked for, have a row more than
+// once, one after the other.
+func (x *Partials[T]) Take(src []byte, idx []int32, edges func(k int, list []int32) []int32) {
 	r, n := x.own, len(idx)
 	w, h, d := r.Program.Width(), x.layout.softmax, 0
 	if r.Program.online >= 0 {
@@ -110,9 +130,21 @@ func (x *Partials[T]) Take(src []T, idx []int32) {
 	}
 	out, most, sum := x.reply(src, n)
 	const share = 256
-	r.Pool.Run((n+share-1)/share, func(t int) {
+	shares := (n + share - 1) / share
+	begin := func(t int) int {
+		k := min(n, t*share)
+		for k > 0 && k < n && idx[k] == idx[k-1] {
+			k++
+		}
+		return k
+	}
+	r.Pool.Run(shares, func(t int) {
 		factors := newFactors[T](h)
-		for k := t * share; k < min(n, (t+1)*share); k++ {
+		if x.layout.Ranked {
+			x.takeRanked(out, ranks[T](src, len(out)), idx, begin(t), begin(t+1), edges)
+			return
+		}
+		for k := begin(t); k < begin(t+1); k++ {
 			to, own := r.Out[int(idx[k])*w:][:w], out[k*w:(k+1)*w]
 			if r.Program.online < 0 {
 				vec.Get[T]().Add(to, own)

@@ -20,6 +20,8 @@ type GradientPlan struct {
 	// Push is how owners of sources compute the gradients instead, for which nothing is
 	// fetched; nil where they cannot.
 	Push *PushLayout
+	// PickBytes is the size of what a ranked sum's reader sends in place of rows of gradients of sources; 0: those alone.
+	PickBytes int
 
 	deltas []*code // first these, for the softmaxes from the last level to the first
 	source *code   // then sums for sources, by columns; nil where there are none
@@ -100,6 +102,9 @@ func (p *Program) differentiate(operands uint32, elemSize int) *GradientPlan {
 	plan.source, plan.target = g.code(source), g.code(target)
 	if plan.Fetch != 0 && plan.target == nil {
 		plan.Push = plan.source.pushLayout(elemSize)
+	}
+	if plan.Fetch == 0 && plan.source != nil {
+		plan.PickBytes = plan.source.pickBytes(elemSize)
 	}
 	plan.FetchBytes, plan.ReturnBytes = p.RowBytes(plan.Fetch, elemSize), p.RowWidth(plan.Return)*elemSize
 	return plan

@@ -24,10 +24,17 @@ type inputAt struct{ input, width, offset int }
 // pushLayout is nil where the sweep needs more than sources, destinations and parameters.
 func (c *code) pushLayout(elemSize int) *PushLayout {
 	p := c.p
-	if p.reduce().gradient != nil || c.needsEdges() {
+	if c.needsEdges() || c.stores() {
 		return nil
 	}
 	x := &PushLayout{}
+	send := func(input, width int) {
+		x.sent = append(x.sent, inputAt{input, width, x.sentWidth})
+		x.sentWidth += width
+	}
+	if p.reduce().gradient != nil { // which messages are equal to the result
+		send(p.inputResult(), p.Width())
+	}
 	seen := make([]bool, p.numInputs())
 	for i, live := range c.live() {
 		n := c.nodes[i]
@@ -38,8 +45,7 @@ func (c *code) pushLayout(elemSize int) *PushLayout {
 			return nil
 		}
 		seen[n.arg] = true
-		x.sent = append(x.sent, inputAt{n.arg, n.width, x.sentWidth})
-		x.sentWidth += n.width
+		send(n.arg, n.width)
 	}
 	for _, k := range c.sinks {
 		if k.kind == sinkScatter {

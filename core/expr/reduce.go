@@ -94,10 +94,14 @@ func extremum[T Float](name string, least bool) reduceDef[T] {
 		gradient: func(g *gradients, _, grad int) int { return g.make(opWinner, grad, -1) },
 		oracle:   extremumOracle(least),
 	}
-	d.merge = func(ops *vec.Ops[T], best, x []T, won, others []int32) {
+	d.merge = func(_ *vec.Ops[T], best, x []T, won, others []int32) {
 		for j, edge := range others {
-			if edge >= 0 {
-				d.step(ops, best[j:j+1], x[j:j+1], won[j:j+1], edge)
+			v, better := x[j], x[j] > best[j]
+			if least {
+				better = v < best[j]
+			}
+			if edge >= 0 && (better || v == best[j] && edge < won[j]) {
+				best[j], won[j] = v, edge
 			}
 		}
 	}

@@ -37,6 +37,7 @@ type Run[T Float] struct {
 	// or in backward of the gradient of sources.
 	HalfGrad, HalfOut []vec.BFloat16
 
+	slots bool // edges are numbered by their slots
 	plain bool // every register is made and every destination summed by rows: what tests compare with
 
 	grad    []T   // of the messages, before they are weighed and summed
@@ -61,8 +62,11 @@ func (r *Run[T]) input(i int) input[T] {
 // own is an input of the run's own.
 func (r *Run[T]) own(input int) rows[T] {
 	p := r.Program
-	if input == p.inputGrad() {
+	switch input {
+	case p.inputGrad():
 		return rows[T]{data: r.grad, stride: p.Width()}
+	case p.inputResult():
+		return rows[T]{data: r.Out, stride: p.Width()}
 	}
 	s := (input - len(p.Operands) - 1) / 3
 	out := rows[T]{stride: p.softmaxes[s].width}

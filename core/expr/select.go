@@ -81,7 +81,7 @@ func newSelection(c *code, size int) *selection {
 
 // compile chooses the calls for code. plain: without patterns, so every register is made.
 func compile[T Float](c *code, plain bool) *calls[T] {
-	s, k := newSelection(c, view.Size[T]()), &calls[T]{code: c, readsEdges: c.needsEdges()}
+	s, k := newSelection(c, view.Size[T]()), &calls[T]{code: c, readsEdges: c.needsEdges() || c.stores()}
 	var known []pattern[T]
 	if !plain {
 		known = patterns[T]()

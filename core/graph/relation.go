@@ -2,6 +2,7 @@ package graph
 
 import (
 	"cmp"
+	"slices"
 
 	"sar/core/mem"
 )
@@ -59,9 +60,17 @@ type Cover struct {
 	// InDegree[r] the in-edges of their rows, on all workers.
 	Sums     []Partial
 	InDegree []mem.Array[int32]
+	// Ranked is the same for greatest and least messages, whose winning edges matter: the edges of a sum are in the order
+	// in which its reader numbers them, and there are at most MostRanked, so that a byte says which of them won, or none.
+	// A row whose sum has more edges has several, one after the other. nil: not made.
+	Ranked *Cover
 }
 
-// Partial is a sparse matrix whose columns number a send list: sum i reads Col[Ptr[i]:Ptr[i+1]], which ascend.
+// MostRanked is how many edges a ranked sum has at most.
+const MostRanked = 255
+
+// Partial is a sparse matrix whose columns number own rows: sum i reads Col[Ptr[i]:Ptr[i+1]], which ascend where the
+// sums are not ranked.
 type Partial struct{ Ptr, Col mem.Array[int32] }
 
 // NumSums is how many sums there are.
@@ -75,6 +84,21 @@ func (r *Relation) Ascends() bool {
 		}
 	}
 	return true
+}
+
+// RankedEdges appends to list the edges of ranked sum i of a round in their order, as this worker, which reads it,
+// numbers them. The relation has its edge order.
+func (r *Relation) RankedEdges(round int, price Price, i int, list []int32) []int32 {
+	rows, h, piece := r.Covers[price].Ranked.Rows[round].Data, &r.Halo[round], 0
+	for piece < i && rows[i-piece-1] == rows[i] {
+		piece++
+	}
+	k0, k1 := r.Span(int(rows[i]), h.Begin+h.Lead(price), h.End)
+	from := len(list)
+	list = append(list, r.RowEdge.Data[k0:k1]...)
+	slices.Sort(list[from:])
+	n := copy(list[from:], list[from+piece*MostRanked:min(len(list), from+(piece+1)*MostRanked)])
+	return list[:from+n]
 }
 
 // NewCover is one between so many workers, without sums.
@@ -103,7 +127,7 @@ func (c *Cover) arrays() (all []*mem.Array[int32]) {
 	for r := range c.Rows {
 		all = append(all, &c.Rows[r], &c.Sums[r].Ptr, &c.Sums[r].Col, &c.InDegree[r])
 	}
-	return all
+	return append(all, c.Ranked.arrays()...)
 }
 
 // Lead is how many rows of the send list for round r travel as rows at a price.

@@ -5,6 +5,7 @@ import (
 
 	"sar/core/comm"
 	"sar/core/exchange"
+	"sar/core/expr"
 	"sar/core/graph"
 	"sar/core/internal/view"
 	"sar/core/mem"
@@ -36,22 +37,19 @@ func (w *sharedWeights) free() {
 	}
 }
 
-// asked is what a plain sum is asked for with.
+// asked is what a program is asked for with.
 type asked struct {
-	backward bool
-	half     bool   // rows, or in backward the gradients of results, are bfloat16
-	weights  []byte // of edges, size bytes each; size 0: none
+	plan     *expr.GradientPlan // of backward; nil: forward
+	half     bool               // rows, or in backward the gradients of results, are bfloat16
+	weights  []byte             // of edges, size bytes each; size 0: none
 	size     int
 	elemSize int // of results
 }
 
-// covering decides which rows a plain sum sends, and which sums in place of the others. Collective.
+// covering decides which rows a program sends, and which sums, or partial results, in place of the others. Collective.
 func (g *Graph) covering(rel *graph.Relation, p Program, ask asked) (c exchange.Covering, err error) {
 	if _, plain := p.PlainSum(); !plain {
-		if !ask.backward {
-			return g.partialCovering(rel, p, ask.elemSize)
-		}
-		return c, nil
+		return g.programCovering(rel, p, ask)
 	}
 	if rel.Parts == 1 || g.topo.IsBlock() {
 		return c, nil
@@ -85,7 +83,7 @@ func (e Exchange) price(ask asked) graph.Price {
 		return graph.SumIsFree
 	case !ask.half:
 		return graph.SumIsOne
-	case ask.backward: // rows of destinations in bfloat16, and sums that are not
+	case ask.plan != nil: // rows of destinations in bfloat16, and sums that are not
 		return graph.SumIsHalf
 	}
 	return graph.SumIsDouble

@@ -12,12 +12,18 @@ import (
 	"sar/core/expr/exprtest"
 )
 
-// programs of attention, 2 heads of 8: their operands, the shapes of what these and the instructions make, and the
-// instructions, of which the last is the result.
-var programs = map[string]struct {
+// programText is the operands of a program, the shapes of what these and the instructions make, and the instructions,
+// of which the last is the result.
+type programText struct {
 	operands, code string
 	shapes         [][]int
-}{
+}
+
+// rowsOfSources has rows of sources as they are for messages.
+var rowsOfSources = programText{`{"side":"u","shape":[16]}`, "", [][]int{{16}}}
+
+// programs of attention, 2 heads of 8.
+var programs = map[string]programText{
 	"additive": {
 		`{"side":"u","shape":[2,1]},{"side":"v","shape":[2,1]},{"side":"u","shape":[2,8]}`,
 		`{"op":"add","a":0,"b":1},{"op":"leaky_relu","a":3,"alpha":0.2},{"op":"softmax","a":4},{"op":"mul","a":2,"b":5}`,
@@ -43,7 +49,11 @@ var programs = map[string]struct {
 
 func namedCase(t *testing.T, rng *rand.Rand, g *whole, name, reduce string) *programCase {
 	t.Helper()
-	of := programs[name]
+	return programs[name].reduced(t, rng, g, reduce)
+}
+
+func (of programText) reduced(t *testing.T, rng *rand.Rand, g *whole, reduce string) *programCase {
+	t.Helper()
 	p := &exprtest.Program{Shapes: of.shapes}
 	text := fmt.Sprintf(`{"operands":[%s],"code":[%s],"result":%d,"reduce":"%s"}`, of.operands, of.code,
 		len(of.shapes)-1, reduce)
@@ -148,8 +158,13 @@ func TestPartialResultBytes(t *testing.T) {
 	const parts = 4
 	rng := rand.New(rand.NewPCG(4, 51))
 	g := hubs(rng, 600, 4000, parts)
+	cases := map[string]*programCase{
+		"rows max": rowsOfSources.reduced(t, rng, &g, "max"), "rows min": rowsOfSources.reduced(t, rng, &g, "min_shared"),
+	}
 	for name := range programs {
-		c := namedCase(t, rng, &g, name, "sum")
+		cases[name] = namedCase(t, rng, &g, name, "sum")
+	}
+	for name, c := range cases {
 		var sent [numExchanges]uint64
 		for how := range numExchanges {
 			all := programRun[float32]{out: make([]float32, g.n*16)}
@@ -204,6 +219,8 @@ func countedBytes(g *Graph, c *programCase, how Exchange) (n int64, err error) {
 	rel := g.topo.Relations[0]
 	layout, plan := p.Partial(4), p.Differentiate(1<<len(p.Operands)-1, 4)
 	price, covered := how.cheapest(g.coverings.traffic[rel], layout.RowBytes, layout.SentBytes+layout.ReturnedBytes)
+	back, picked := how.cheapest(g.coverings.traffic[rel], plan.ReturnBytes, plan.PickBytes)
+	picked = picked && plan.PickBytes > 0
 	var push *exchange.PushPlan
 	for _, push = range g.plans {
 	}
@@ -212,12 +229,19 @@ func countedBytes(g *Graph, c *programCase, how Exchange) (n int64, err error) {
 		rows, sums := int(h.End-h.Begin), 0
 		if covered {
 			rows, sums = int(h.Lead(price)), len(rel.Covers[price].Rows[r].Data)
+			if layout.Ranked {
+				sums = len(rel.Covers[price].Ranked.Rows[r].Data)
+			}
 		}
 		n += int64(rows*layout.RowBytes + sums*(layout.SentBytes+layout.ReturnedBytes))
 		rows, sums = int(h.End-h.Begin), 0
 		if push != nil && push.In[r] {
 			rows, sums = int(h.Lead(push.Price)), len(rel.Pushed[push.Price].Reached[r].Data)
 			n += int64(sums * (plan.Push.SentBytes + plan.Push.ReturnedBytes))
+		}
+		if picked {
+			rows = int(h.Lead(back))
+			n += int64(len(rel.Covers[back].Ranked.Rows[r].Data) * plan.PickBytes)
 		}
 		n += int64(rows * (plan.FetchBytes + plan.ReturnBytes))
 	}

@@ -159,7 +159,7 @@ func ProgramForward[T Float](g *Graph, p Program, c ProgramCall[T], need uint32)
 		return 0, 0, err
 	}
 	weights, size := weightsOf(p, c)
-	cover, err := g.covering(x.Rel, p, asked{false, p.halfRows(), weights, size, view.Size[T]()})
+	cover, err := g.covering(x.Rel, p, asked{nil, p.halfRows(), weights, size, view.Size[T]()})
 	if err != nil {
 		return 0, 0, err
 	}
@@ -252,7 +252,7 @@ func ProgramBackward[T Float](g *Graph, p Program, c ProgramCall[T], agreed uint
 		}
 	}
 	weights, size := weightsOf(p, c)
-	cover, err := g.covering(x.Rel, p, asked{true, x.HalfGrad != nil, weights, size, view.Size[T]()})
+	cover, err := g.covering(x.Rel, p, asked{plan, x.HalfGrad != nil, weights, size, view.Size[T]()})
 	if err != nil {
 		return err
 	}

@@ -16,8 +16,9 @@ import (
 
 // programRun is what one set-up made of a program, of all ranks together.
 type programRun[T kernel.Float] struct {
-	out   []T
-	grads [][]T
+	out    []T
+	winner []int32
+	grads  [][]T
 }
 
 // edges is the graph as the oracle of programs has it.
@@ -60,7 +61,7 @@ func runPrograms[T Float](t *testing.T, parts int, cfg Config, cases []*programC
 		if c.p.Reduce == "none" {
 			rows = len(c.g.src)
 		}
-		all[n].out = make([]T, rows*c.p.Width())
+		all[n].out, all[n].winner = make([]T, rows*c.p.Width()), make([]int32, rows*c.p.Width())
 		for _, o := range c.p.Operands {
 			all[n].grads = append(all[n].grads, make([]T, c.g.edges().Rows(o.Side)*exprtest.Width(o.Shape)))
 		}
@@ -192,6 +193,9 @@ func runCaseOf[T Float](s *Session, dg *Graph, at []int, c *programCase, all *pr
 	defer mu.Unlock()
 	for n, row := range own {
 		copy(all.out[row*w:], out[n*w:(n+1)*w])
+		if len(call.Winner) > 0 && len(all.winner) > 0 {
+			copy(all.winner[row*w:], call.Winner[n*w:(n+1)*w])
+		}
 	}
 	for i, o := range p.Operands {
 		width, grad := exprtest.Width(o.Shape), filled(*grads[i])

@@ -123,24 +123,42 @@ func (e Exchange) cheapest(all []traffic, row, sum int) (price graph.Price, ok b
 	return price, ok
 }
 
-// partialCovering decides which rows a program that has partial results sends in forward. Collective.
-func (g *Graph) partialCovering(rel *graph.Relation, p Program, elemSize int) (c exchange.Covering, err error) {
-	layout := p.Partial(elemSize)
-	if layout == nil || rel.Parts == 1 || g.topo.IsBlock() {
+// programCovering decides which rows a program that is no plain sum sends. Collective.
+func (g *Graph) programCovering(rel *graph.Relation, p Program, ask asked) (c exchange.Covering, err error) {
+	if rel.Parts == 1 || g.topo.IsBlock() {
 		return c, nil
 	}
+	if plan := ask.plan; plan != nil {
+		if plan.PickBytes == 0 {
+			return c, nil
+		}
+		return g.coveringOf(rel, plan.ReturnBytes, plan.PickBytes, true)
+	}
+	layout := p.Partial(ask.elemSize)
+	if layout == nil {
+		return c, nil
+	}
+	return g.coveringOf(rel, layout.RowBytes, layout.SentBytes+layout.ReturnedBytes, layout.Ranked)
+}
+
+// coveringOf is the cheapest one where a row and a sum take so many bytes.
+func (g *Graph) coveringOf(rel *graph.Relation, row, sum int, ranked bool) (c exchange.Covering, err error) {
 	how := Exchange(g.session.exchange.Load())
 	err = g.choose("which partial results travel in place of rows", how, func(train *comm.Communicator) error {
 		all, err := g.trafficOf(train, rel)
 		if err != nil {
 			return err
 		}
-		price, ok := how.cheapest(all, layout.RowBytes, layout.SentBytes+layout.ReturnedBytes)
+		price, ok := how.cheapest(all, row, sum)
 		if !ok {
 			return nil
 		}
 		c.Price = price
-		c.Cover, err = g.topo.Cover(train, rel, price)
+		if ranked {
+			c.Cover, err = g.topo.Ranked(train, rel, price)
+		} else {
+			c.Cover, err = g.topo.Cover(train, rel, price)
+		}
 		return err
 	})
 	return c, err

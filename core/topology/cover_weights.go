@@ -14,6 +14,12 @@ import (
 // has its edge order.
 func Weights(c *comm.Communicator, rel *graph.Relation, price graph.Price, all []byte, size int) ([]mem.Array[byte],
 	error) {
+	return handEdges(c, rel, price, size, func(edge int32, dst []byte) { copy(dst, all[int(edge)*size:]) })
+}
+
+// handEdges is Weights of what of writes for each edge.
+func handEdges(c *comm.Communicator, rel *graph.Relation, price graph.Price, size int,
+	of func(edge int32, dst []byte)) ([]mem.Array[byte], error) {
 	cover, p := rel.Covers[price], rel.Parts
 	made, send, recv := make([]mem.Array[byte], p), make([]int, p), make([]int, p)
 	at := make([]place, p)
@@ -30,8 +36,7 @@ func Weights(c *comm.Communicator, rel *graph.Relation, price graph.Price, all [
 		if !at.inside {
 			at.begin(rel, cover.Rows[r].Data[at.sum], h.Begin+h.Lead(price), h.End)
 		}
-		edge := int(rel.RowEdge.Data[at.k])
-		copy(dst[:size], all[edge*size:])
+		of(rel.RowEdge.Data[at.k], dst[:size])
 		at.advance()
 	}
 	var to []int32 // of the edges of a round, in the order in which they come

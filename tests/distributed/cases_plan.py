@@ -69,8 +69,8 @@ def traffic(part: dict[str, Any], rows: int, kind: str, widths: list[int], autoc
     graph = build(part)
 
     def layer(i: int, o: int) -> nn.Module:
-        if kind == "sage":
-            return sar.nn.SAGEConv(i, o, "mean")
+        if kind.startswith("sage"):
+            return sar.nn.SAGEConv(i, o, kind.partition("-")[2] or "mean")
         options = {"merge": "flatten", "memory_efficient": True} if kind == "gat-flatten" else {}
         return sar.nn.GATConv(i, o // heads, heads, allow_zero_in_degree=True, **options)
 
@@ -87,7 +87,7 @@ def traffic(part: dict[str, Any], rows: int, kind: str, widths: list[int], autoc
                 h = one(graph, h).flatten(1)
         h.sum().backward()
 
-    with settings(exchange="pull"):  # which is what plans are made for
+    with settings(exchange="pull"):  # what plans count where no cover is known
         step()  # what is made with the first step has been made
         sar.comm.barrier()
         before = sent()

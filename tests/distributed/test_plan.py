@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import sar.cli
+from sar.autograd.fused import costs
+from sar.autograd.fused.costs import Cover
 from sar.cli.plan import rate_of
 from sar.profiling.plan import Estimate, estimate_memory
 from sar.profiling.plan.layers import costs_of
@@ -116,21 +118,33 @@ def test_traffic_by_hand() -> None:
 
 
 @pytest.mark.parametrize("half", [False, True])
-@pytest.mark.parametrize("kind", ["sage", "gat", "gat-flatten"])
+@pytest.mark.parametrize("kind", ["sage", "sage-pool", "gat", "gat-flatten"])
 def test_traffic_is_what_travels(workers: Workers, kind: str, half: bool) -> None:
     """Byte by byte: what workers send in one step, and what the plan says of as many boundary rows."""
     graph = make("random", workers.world, seed=91)
-    widths = {"sage": [6, 6, 4, 8], "gat": [6, 4, 8], "gat-flatten": [6, 80, 8]}[kind]
+    widths = {"sage": [6, 6, 4, 8], "sage-pool": [6, 4], "gat": [6, 4, 8], "gat-flatten": [6, 80, 8]}[kind]
     arguments = [{"part": graph.part(r), "rows": graph.rows(r).stop - graph.rows(r).start} for r in range(graph.world)]
     found = workers.run(cases_plan.traffic, arguments, kind=kind, widths=widths, autocast=half)
-    names = [f"sage:{w}" if kind == "sage" else f"{kind}:2x{w // 2}" for w in widths[1:]]
+    names = [f"sage:{w}" if "sage" in kind else f"{kind}:2x{w // 2}" for w in widths[1:]]
     row = sum(layer.sent(2 if half else 4) for layer in costs_of(names, widths[0]))
     boundary = sum(one["boundary"] for one in found)
     sent = sum(one["sent"] for one in found) - row * boundary
-    # workers agree on how a layer by columns runs: a few numbers to each other
+    # workers agree on how a layer by columns runs, and what a reduce function reads: a few numbers to each other
     few = 48 * workers.world * (workers.world - 1) * len(names)
-    assert 0 <= sent <= (few if kind == "gat-flatten" else 0)
+    assert 0 <= sent <= (few if kind in ("gat-flatten", "sage-pool") else 0)
     assert workers.world == 1 or boundary > 0
+
+
+def test_what_a_cover_saves() -> None:
+    """Layers send rows, or the cheapest cover for their rows and partial results, where that saves 1/32."""
+    cover = Cover(100, (10, 40, 90), (120, 30, 5))  # of a price of a half, one and two
+    assert [cover.share(4, price) for price in (2, 4, 5, 8)] == [0.55, 0.7, 0.775, 1.0]
+    assert cover.share(4, 7.5) == pytest.approx(0.9625) and cover.share(4, 0.5) == pytest.approx(0.25)
+    width = 4 * 32
+    assert costs.gin(width, 8, True).sent(4, cover) == pytest.approx(0.7 * 2 * width * 4)
+    assert costs.sage_pool(width, 8, True).sent(4, cover) == pytest.approx(0.775 * 2 * width * 4)
+    rows = (132 * 0.4 + 140 * 0.3, 264 * 0.4 + 148 * 0.3)  # of GAT: numbers
+    assert costs.gat(8, 4, 32, True).sent(4, cover) == pytest.approx(4 * sum(rows))
 
 
 def test_from_a_partition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,10 @@ import os
 import time
 from typing import Any
 
+from sar.autograd.fused import costs
+from sar.autograd.fused.costs import Cover
 from sar.errors import FormatError
+from sar.profiling.plan.estimate import cover_of, joined
 from sar.units import size
 
 from . import graph_info
@@ -161,11 +164,24 @@ def render(path: str, description: dict[str, Any], parts: list[dict[str, Any]]) 
         f"{sum(read):,} rows{' and sums' * known} travel for {'a sum' if known else 'an aggregation'}, most "
         f"{max(read):,}, which part {read.index(max(read))} receives: by that cuts are compared"
     )
+    if (together := joined([cover_of(c) for c in cover])) is not None:
+        sections.append(table(["bytes beside rows alone", "float32", "bfloat16"], _shares(together)))
     for title in ("node", "edge"):
         rows = [[f["name"], f["dtype"], "x".join(map(str, f["shape"]))] for f in first[f"{title}_features"] or ()]
         if rows:
             sections.append(table([f"{title} feature", "dtype", "shape in part 0"], rows, left=2))
     return "\n\n".join(sections)
+
+
+def _shares(cover: Cover) -> list[list[str]]:
+    """What the forward and backward passes of layers send of what they would if rows alone travelled."""
+    layers = {
+        "sum, mean": costs.gin(32, 32, True),
+        "max, min": costs.sage_pool(32, 32, True),
+        "GAT, 4 heads of 32": costs.gat(128, 4, 32, True),
+        "GATv2, 4 heads of 32": costs.gatv2(128, 4, 32, True),
+    }
+    return [[name, *(f"{of.sent(n, cover) / of.sent(n):.2f}" for n in (4, 2))] for name, of in layers.items()]
 
 
 def _received(cover: dict[str, Any] | None) -> str:

@@ -8,6 +8,24 @@ from __future__ import annotations
 from typing import NamedTuple, Optional, Tuple
 
 
+class Cover(NamedTuple):
+    """Rows that workers read of each other, and what can travel in place of all: some ``rows``, and partial results,
+    ``sums``. Of three covers: where a partial result costs half of a row, as much, and twice as much."""
+
+    all: int
+    rows: Tuple[int, ...]
+    sums: Tuple[int, ...]
+
+    def share(self, row: float, partial: float) -> float:
+        """The share of the bytes of all rows that travels where a row and a partial result take so many: that of the
+        cheapest cover, or of rows alone where it saves less than 1/32."""
+        bytes_of_rows = self.all * row
+        if not bytes_of_rows:
+            return 1.0
+        least = min(r * row + s * partial for r, s in zip(self.rows, self.sums)) / bytes_of_rows
+        return least if least < 31 / 32 else 1.0
+
+
 class LayerCost(NamedTuple):
     """The cost of a layer, in numbers per local row where nothing else is said.
 
@@ -31,6 +49,8 @@ class LayerCost(NamedTuple):
     """It is a batch norm."""
     recomputes: bool = False
     """Its backward can compute its input anew where a batch norm made that."""
+    partials: Optional[Tuple[float, float]] = None
+    """Numbers that travel for a partial result in place of rows, forward and for gradients. None: those of the row."""
     scores: int = 0
     """Of the numbers of an exchange, those of attention's scores, which autocast leaves in float32."""
     promotes: Optional[bool] = None
@@ -42,19 +62,26 @@ class LayerCost(NamedTuple):
         """Numbers that are sent for each boundary row in both passes."""
         return sum(count * (2 if back else 1) for count, back in self.exchanges)
 
-    def sent(self, item: int, cover: Tuple[float, float] = (1.0, 1.0)) -> float:
-        """Bytes that are sent for each boundary row in both passes. What returns are sums of gradients, which are
-        float32 at least.
+    def sent(self, item: int, cover: Optional[Cover] = None) -> float:
+        """Bytes that are sent for each boundary row in both passes. Partial results and sums of gradients are float32
+        at least.
 
         :param item: bytes of a number of the rows
-        :param cover: shares of the bytes of rows that a sum over edges sends, forward and backward: partial sums go in
-            place of some. A layer with one exchange is such a sum; for attention,
-            whose share is another, all rows are counted
+        :param cover: of the workers; None: all rows travel
         """
+        if not self.exchanges:
+            return 0.0
         wide = max(item, 4)
-        forth, back = cover if len(self.exchanges) == 1 else (1.0, 1.0)
-        rows = sum(count * item * forth + (count * wide * back if returns else 0) for count, returns in self.exchanges)
-        return rows + self.scores * (wide - item) * len(self.exchanges)
+        rows = [count * item + self.scores * (wide - item) for count, _ in self.exchanges]
+        gradients = sum(count * wide for count, returns in self.exchanges if returns)
+        if len(rows) > 1:  # the last one is fetched for gradients
+            gradients += rows.pop()
+        forth, back = (n * wide for n in self.partials or (self.exchanges[0][0],) * 2)
+        if self.partials is None:  # rows of gradients
+            back = back * item / wide
+        if cover is None:
+            return float(sum(rows) + gradients)
+        return sum(row * cover.share(row, forth) for row in rows) + gradients * cover.share(gradients, back)
 
 
 def elementwise(width: int, saves: str = "") -> LayerCost:
@@ -154,6 +181,20 @@ def sage(in_features: int, out_features: int, grad_x: bool) -> LayerCost:
     )
 
 
+def sage_pool(in_features: int, out_features: int, grad_x: bool) -> LayerCost:
+    """A product, the largest of its rows, whose edges are saved as numbers of 4 bytes, and both products."""
+    return LayerCost(
+        out_features,
+        parameters=(in_features + 1) * in_features + 2 * in_features * out_features + out_features,
+        exchanges=((in_features, True),),
+        partials=(1.25 * in_features, 1.25 * in_features),  # a byte says which edge it is
+        saves_input=True,
+        saved=3 * in_features,
+        scratch=4 * in_features,
+        scratch_backward=2 * in_features,
+    )
+
+
 def sage_steps(in_features: int, out_features: int, grad_x: bool, product_first: bool) -> LayerCost:
     """The mean and both products one after the other. Without scratch."""
     return LayerCost(
@@ -185,6 +226,7 @@ def gat(in_features: int, heads: int, each: int, grad_x: bool) -> LayerCost:
         width,
         parameters=in_features * width + 3 * width,
         exchanges=((width + heads, True), (width + heads, False)),  # sources are fetched again in backward
+        partials=(width + 3 * heads, width + 5 * heads),  # scores and the softmax's state; its products, their gradient
         scores=heads,
         promotes=True,
         saves_input=True,
@@ -203,6 +245,7 @@ def gatv2(in_features: int, heads: int, each: int, grad_x: bool) -> LayerCost:
         width,
         parameters=2 * in_features * width + 3 * width,
         exchanges=((width, True), (width, False)),  # fetched again in backward
+        partials=(2 * width + 2 * heads, 3 * width + 3 * heads),
         promotes=True,
         saves_input=True,
         saved=saved,
@@ -219,6 +262,7 @@ def gat_by_columns(in_features: int, heads: int, each: int, merge: Optional[str]
         parameters=in_features * width + 3 * width,
         # in backward sources are fetched to recompute the sum, and for gradients
         exchanges=((moved, True), (moved, False), (moved, False)),
+        partials=(3 * moved - 2 * width, 5 * moved - 4 * width),
         scores=moved - width,
         promotes=True,
         saves_input=True,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from sar._engine import abi
+from sar.autograd.fused.costs import Cover
 
 from .layers import costs_of
 from .step import Step, training_step
@@ -35,8 +36,8 @@ class Estimate(NamedTuple):
     """What the heaviest moment of a step takes beside them."""
     peak: int
     sent_per_epoch: int
-    """Bytes that this worker sends, without frame headers. Those of attention are of pulling, and more than it sends:
-    :attr:`sar.Config.exchange` has partial results travel where they are fewer."""
+    """Bytes that this worker sends, without frame headers: rows or partial results, whichever are fewer. Over a link
+    that costs nearly nothing attention has more travel in backward (:attr:`sar.Config.exchange`)."""
     aggregated: int = 0
     """Numbers that it adds along edges in an epoch, in both passes."""
     multiplied: int = 0
@@ -49,8 +50,8 @@ class Part(NamedTuple):
     boundary: int
     """Rows of other workers that it reads."""
     features: int
-    cover: Tuple[float, float] = (1.0, 1.0)
-    """As :meth:`sar.autograd.fused.costs.LayerCost.sent` takes it."""
+    cover: Optional[Cover] = None
+    """What can travel in place of those rows, where that is known."""
 
 
 def estimate_memory(
@@ -109,9 +110,7 @@ def estimate_memory(
         raise ValueError("the width of the input is unknown: give in_features")
     sends = sum(part.boundary for part in workers) / len(workers)
     window = window_bytes or abi.default_window(len(workers), max(part.nodes for part in workers))
-    boundary = sum(part.boundary for part in workers)
-    shares = [sum(part.cover[way] * part.boundary for part in workers) / max(1, boundary) for way in (0, 1)]
-    cover = (shares[0], shares[1]) if boundary else (1.0, 1.0)
+    cover = joined([part.cover for part in workers])
     step = training_step(costs_of(layers, width), width, item, len(workers), cover)
     return [
         estimate_worker(rank, part, sends, len(workers), step, itemsize, window, held[optimizer])
@@ -185,25 +184,25 @@ def _from_files(path: str, itemsize: int, mapped: bool) -> tuple[List[Part], int
                 edges=sum(end - begin for begin, end in ranges),
                 boundary=int(info["num_local_nodes"]) - int(info["num_inner_nodes"]),
                 features=sum(_resident(f, itemsize, mapped) for f in features),
-                cover=_cover(info["cover"], itemsize),
+                cover=cover_of(info["cover"]),
             )
         )
         width = max([width, *(f["shape"][1] for f in features if len(f["shape"]) == 2)])
     return parts, width
 
 
-def _cover(cover: Optional[Dict[str, Any]], itemsize: int) -> Tuple[float, float]:
-    """Shares of the bytes of rows that rows, and sums in place of the others, have: forward and backward.
+def cover_of(cover: Optional[Dict[str, Any]]) -> Optional[Cover]:
+    """The cover that the engine has read of a part; None: it is found when the graph is built."""
+    return Cover(cover["all"], tuple(cover["rows"]), tuple(cover["sums"])) if cover else None
 
-    :param cover: ``all`` rows, and ``rows`` and ``sums`` where a sum costs half of a row, as much, and twice as much;
-        None: not known
-    """
-    if not cover or not cover["all"]:
-        return 1.0, 1.0
-    (half, halves), (one, ones), (double, doubles) = zip(cover["rows"], cover["sums"])
-    if itemsize > 2:
-        return (one + ones) / cover["all"], (one + ones) / cover["all"]
-    return (double + 2 * doubles) / cover["all"], (half + halves / 2) / cover["all"]
+
+def joined(covers: Sequence[Optional[Cover]]) -> Optional[Cover]:
+    """All workers' together, where all are known."""
+    known = [cover for cover in covers if cover is not None]
+    if not known or len(known) < len(covers):
+        return None
+    every, rows, sums = zip(*known)
+    return Cover(sum(every), tuple(map(sum, zip(*rows))), tuple(map(sum, zip(*sums))))
 
 
 def _resident(feature: Dict[str, Any], itemsize: int, mapped: bool) -> int:

@@ -9,9 +9,9 @@ from sar.autograd.fused import costs
 from sar.autograd.fused.costs import LayerCost
 
 HELP = (
-    "sage:N, sage-gcn:N, gcn:N, gin:N, gat:HxD, gatv2:HxD, mean:H (of H heads), linear:N, bn, ln, relu, elu, dropout, "
-    "bnact (sar.nn.BatchNormAct: the three in one), gat-flatten:HxD and gat-mean:HxD (sar.nn.GATConv with "
-    "memory_efficient=True, that merge and any activation)"
+    "sage:N, sage-gcn:N, sage-pool:N, gcn:N, gin:N, gat:HxD, gatv2:HxD, mean:H (of H heads), linear:N, bn, "
+    "ln, relu, elu, dropout, bnact (sar.nn.BatchNormAct: the three in one), gat-flatten:HxD and gat-mean:HxD "
+    "(sar.nn.GATConv with memory_efficient=True, that merge and any activation)"
 )
 
 _LAYERS: Dict[str, Tuple[int, Callable[..., LayerCost]]] = {
@@ -25,6 +25,7 @@ _LAYERS: Dict[str, Tuple[int, Callable[..., LayerCost]]] = {
     "linear": (1, lambda width, grad, out: costs.linear(width, out)),
     "sage": (1, lambda width, grad, out: costs.sage(width, out, grad)),
     "sage-gcn": (1, lambda width, grad, out: costs.sage_gcn(width, out, grad)),
+    "sage-pool": (1, lambda width, grad, out: costs.sage_pool(width, out, grad)),
     "gcn": (1, lambda width, grad, out: costs.gcn(width, out, grad)),
     "gin": (1, lambda width, grad, out: costs.gin(width, out, grad)),
     "gat": (2, lambda width, grad, heads, each: costs.gat(width, heads, each, grad)),

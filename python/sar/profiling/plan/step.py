@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Sequence, Set, Tuple
+from typing import List, NamedTuple, Optional, Sequence, Set
 
-from sar.autograd.fused.costs import LayerCost
+from sar.autograd.fused.costs import Cover, LayerCost
 
 
 class Step(NamedTuple):
@@ -23,7 +23,7 @@ class Step(NamedTuple):
 
 
 def training_step(
-    layers: Sequence[LayerCost], width: int, item: int, parts: int, cover: Tuple[float, float] = (1.0, 1.0)
+    layers: Sequence[LayerCost], width: int, item: int, parts: int, cover: Optional[Cover] = None
 ) -> Step:
     """What a step takes of an input of that width, which needs no gradient.
 
