@@ -27,6 +27,41 @@ func halfSumScalar[T Float](g *Gather[T]) {
 
 func halfSumsScalar[T Float](g *Gather[T], runs []Run) { gatherEach(g, runs, halfSumScalar[T]) }
 
+func halfSumHeadsScalar[T Float](g *Gather[T], heads int) {
+	if g.First {
+		clear(g.Y)
+	}
+	for k, col := range g.Col {
+		x := g.Half[int(col-g.Base)*g.Stride:][:len(g.Y)]
+		for j := range g.Y {
+			g.Y[j] += T(g.C[k*heads+j/(len(g.Y)/heads)] * wide[T](x[j]))
+		}
+	}
+}
+
+func halfDotHeadsScalar[T Float](g *Gather[T], heads int) { halfDotsScalar(g, g.Y, heads) }
+
+func halfDotSumsScalar[T Float](g *Gather[T], w []T, heads int) {
+	halfDotsScalar(g, w, heads)
+	sums := *g
+	sums.First = false
+	halfSumHeadsScalar(&sums, heads)
+}
+
+func halfDotsScalar[T Float](g *Gather[T], w []T, heads int) {
+	d := len(w) / max(1, heads)
+	for k, col := range g.Col {
+		x := g.Half[int(col-g.Base)*g.Stride:]
+		for h := range heads {
+			var s T
+			for j := h * d; j < (h+1)*d; j++ {
+				s += T(w[j] * wide[T](x[j]))
+			}
+			g.Out[k*heads+h] = s
+		}
+	}
+}
+
 func halfRowsScalar[T Float](z []T, x []BFloat16, stride int, base int32, index []int32, w int) {
 	for k, i := range index {
 		to, from := z[k*w:][:w], x[int(i-base)*stride:][:w]
