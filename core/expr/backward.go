@@ -165,7 +165,7 @@ func (r *Run[T]) prepare(plan *GradientPlan) (err error) {
 		}
 	}
 	if plan.Result && p.online >= 0 {
-		r.weightedSums(r.Out, grad)
+		r.weightedSums(grad)
 	}
 	divide := defsOf[T]().reduces[p.Reduce].divide
 	if divide == nil {
@@ -187,27 +187,47 @@ func (r *Run[T]) prepare(plan *GradientPlan) (err error) {
 	return nil
 }
 
+// keptRows are widened at a time.
+const keptRows = 16
+
+// ReadsHalf tells whether backward takes the result in bfloat16.
+func (p *Program) ReadsHalf() bool { return p.online >= 0 }
+
 // weightedSums computes the delta of the softmax that forward computed with the sum:
-// products of out and grad, summed over the elements of each head.
-func (r *Run[T]) weightedSums(out, grad []T) {
+// products of the result and grad, summed over the elements of each head.
+func (r *Run[T]) weightedSums(grad []T) {
 	p := r.Program
-	w, width, delta := p.Width(), p.softmaxes[p.online].width, r.deltas[p.online]
-	if d := p.runOfHeads(); d > 0 {
-		ops := vec.Get[T]()
-		r.shares(func(r0, r1 int) {
-			one := make([]int32, r1-r0)
-			for k := range one {
-				one[k] = int32(k)
+	w, width, delta, d := p.Width(), p.softmaxes[p.online].width, r.deltas[p.online], p.runOfHeads()
+	ops := vec.Get[T]()
+	r.shares(func(r0, r1 int) {
+		step := r1 - r0
+		var room []T
+		if r.HalfKept != nil {
+			step = min(step, keptRows)
+			room = make([]T, step*w)
+		}
+		one := make([]int32, step)
+		for k := range one {
+			one[k] = int32(k)
+		}
+		for ; r0 < r1; r0 += step {
+			n := min(step, r1-r0)
+			of, to := grad[r0*w:(r0+n)*w], delta[r0*width:(r0+n)*width]
+			out := tail(r.Out, r0*w)
+			if room != nil {
+				out = room[:n*w]
+				ops.HalfRows(out, r.HalfKept[r0*w:], n*w, 0, firstRow, n*w)
 			}
-			ops.DotPairs(&vec.Pairs[T]{Out: delta[r0*width : r1*width], X: out[r0*w : r1*w], Y: grad[r0*w : r1*w],
-				StrideX: w, StrideY: w, IX: one, IY: one, Heads: width, D: d})
-		})
-		return
-	}
-	r.rowwise(func(i int) {
-		to := delta[i*width:]
-		for j, h := range p.heads {
-			to[h] += grad[i*w+j] * out[i*w+j]
+			if d > 0 {
+				ops.DotPairs(&vec.Pairs[T]{Out: to, X: out, Y: of, StrideX: w, StrideY: w, IX: one[:n], IY: one[:n],
+					Heads: width, D: d})
+				continue
+			}
+			for j, h := range p.heads {
+				for i := range n {
+					to[i*width+int(h)] += of[i*w+j] * out[i*w+j]
+				}
+			}
 		}
 	})
 }

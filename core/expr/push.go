@@ -83,7 +83,7 @@ func (s *Sweep[T]) Outgoing(x *PushLayout, f PushedFrame, src, back []T) {
 	o, n := f.Edges, f.N
 	s.outgoing, s.firstRow = o, int32(f.First)
 	for _, at := range x.sent {
-		s.loads[at.input].rows = rows[T]{data: tail(src, at.offset), stride: x.sentWidth}
+		s.loads[at.input] = rows[T]{data: tail(src, at.offset), stride: x.sentWidth}
 	}
 	for _, at := range x.returned {
 		for i, k := range s.sinks {

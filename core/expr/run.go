@@ -27,8 +27,9 @@ type Run[T Float] struct {
 	Winner    []int32
 
 	// Out is the result [NumDst or NumEdges, Width]: forward fills it, and backward reads
-	// it where the plan says so.
-	Out []T
+	// it where the plan says so, or HalfKept in place of it where ReadsHalf says so.
+	Out      []T
+	HalfKept []vec.BFloat16
 	// Of backward: the gradient of the result, and for each operand of the plan where its
 	// gradient goes. One that is nil is computed all the same, for the peers.
 	Grad  []T
@@ -50,12 +51,12 @@ func RowsOfSide(rel *graph.Relation, side Side) int {
 }
 
 // input is where an input lies.
-func (r *Run[T]) input(i int) input[T] {
+func (r *Run[T]) input(i int) rows[T] {
 	if i < len(r.Program.Operands) {
 		data, rowBytes := r.Bytes(i)
-		return r.inputOf(i, data, rowBytes, 0)
+		return r.rowsOf(i, data, rowBytes, 0)
 	}
-	return input[T]{rows: r.own(i)}
+	return r.own(i)
 }
 
 // own is an input of the run's own.

@@ -70,7 +70,9 @@ func (h *halves[T]) bindGradients(x *expr.Run[T], plan *expr.GradientPlan, out, 
 	grads []*Rows[T]) (err error) {
 	p := x.Program
 	sum, plain := p.PlainSum()
-	if plan.Result {
+	if plan.Result && out.Half != nil && p.ReadsHalf() {
+		x.HalfKept = out.Half
+	} else if plan.Result {
 		if x.Out, err = h.read(out); err != nil {
 			return err
 		}
