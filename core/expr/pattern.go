@@ -56,7 +56,7 @@ func (s *selection) gathered(i int) bool { return s.lies(i) || s.half(i) }
 // half tells whether it is one in bfloat16.
 func (s *selection) half(i int) bool {
 	n := s.nodes[i]
-	return n.op == opLoad && !s.p.native(n.arg) && s.p.side(n.arg) != P && s.size == view.Size[float32]()
+	return n.op == opLoad && !s.native(n.arg) && s.p.side(n.arg) != P && s.size == view.Size[float32]()
 }
 
 // ofSource tells whether a register is such a row of the source.
@@ -65,7 +65,7 @@ func (s *selection) ofSource(i int) bool { return s.gathered(i) && s.p.side(s.no
 // parameter tells whether a register is a row that is the same for all edges.
 func (c *code) parameter(i int) bool {
 	n := c.nodes[i]
-	return n.op == opLoad && c.p.native(n.arg) && c.p.side(n.arg) == P
+	return n.op == opLoad && c.native(n.arg) && c.p.side(n.arg) == P
 }
 
 // scaled tells whether a register is a product of one of shape s that is as wanted and one that has a

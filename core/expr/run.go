@@ -34,8 +34,8 @@ type Run[T Float] struct {
 	// gradient goes. One that is nil is computed all the same, for the peers.
 	Grad  []T
 	Grads [][]T
-	// Plain sums read HalfGrad in place of Grad, and on one worker round what they make into HalfOut: in place of Out,
-	// or in backward of the gradient of sources.
+	// Plain sums, and programs of which TakesHalf says so, read HalfGrad in place of Grad. On one worker plain sums round
+	// what they make into HalfOut: in place of Out, or in backward of the gradient of sources.
 	HalfGrad, HalfOut []vec.BFloat16
 
 	plain bool // every register is made and every destination summed by rows: what tests compare with
@@ -63,7 +63,7 @@ func (r *Run[T]) input(i int) rows[T] {
 func (r *Run[T]) own(input int) rows[T] {
 	p := r.Program
 	if input == p.inputGrad() {
-		return rows[T]{data: r.grad, stride: p.Width()}
+		return rows[T]{data: r.grad, half: r.HalfGrad, stride: p.Width()}
 	}
 	s := (input - len(p.Operands) - 1) / 3
 	out := rows[T]{stride: p.softmaxes[s].width}

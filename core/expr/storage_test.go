@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"sar/core/graph"
+	"sar/core/internal/vec"
+	"sar/core/internal/view"
 	"sar/core/kernel"
 )
 
@@ -77,7 +79,10 @@ func computeOf[T Float](t *testing.T, rel *graph.Relation, text string, stored b
 	}
 	r.Out = make([]T, rel.NumDst*p.Width())
 	r.Winner = make([]int32, len(r.Out))
-	r.Grad, _ = fresh(len(r.Out))
+	grad, raw := fresh(len(r.Out))
+	if r.Grad = grad; stored && p.TakesHalf() {
+		r.Grad, r.HalfGrad = nil, view.Numbers[vec.BFloat16](raw)
+	}
 	forward(r)
 	if err := backwardWhole(r); err != nil {
 		t.Fatal(err)

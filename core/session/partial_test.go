@@ -202,7 +202,7 @@ func countedBytes(g *Graph, c *programCase, how Exchange) (n int64, err error) {
 		return 0, err
 	}
 	rel := g.topo.Relations[0]
-	layout, plan := p.Partial(4), p.Differentiate(1<<len(p.Operands)-1, 4)
+	layout, plan := p.Partial(4), p.Differentiate(1<<len(p.Operands)-1, 4, false)
 	price, covered := how.cheapest(g.coverings.traffic[rel], layout.RowBytes, layout.SentBytes+layout.ReturnedBytes)
 	var push *exchange.PushPlan
 	for _, push = range g.plans {
