@@ -137,7 +137,17 @@ func newRun(b testing.TB, rel *graph.Relation, text string) *Run[float32] {
 		r.Winner = make([]int32, rel.NumDst*p.Width())
 	}
 	r.Out, r.Grad, r.Grads = make([]float32, rel.NumDst*p.Width()), fresh(rel.NumDst*p.Width()), grads
+	if stored(r) {
+		r.HalfGrad = make([]vec.BFloat16, len(r.Grad))
+		vec.Get[float32]().Narrow(r.HalfGrad, r.Grad)
+		r.Grad = nil
+	}
 	return r
+}
+
+// stored tells whether operands are in bfloat16.
+func stored(r *Run[float32]) bool {
+	return slices.ContainsFunc(r.Program.Operands, func(o Operand) bool { return o.Storage == BFloat16 })
 }
 
 func forward[T Float](r *Run[T]) {
@@ -189,7 +199,7 @@ func BenchmarkAttention(b *testing.B) {
 			for _, r := range []*Run[float32]{
 				newRun(b, rel, text), newRun(b, rel, strings.ReplaceAll(text, row, `"storage":"bfloat16",`+row)),
 			} {
-				if slices.ContainsFunc(r.Program.Operands, func(o Operand) bool { return o.Storage == BFloat16 }) {
+				if stored(r) {
 					name += "/bfloat16"
 				}
 				timed(b, name+"/forward", rel, func() { forward(r) })

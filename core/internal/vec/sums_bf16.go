@@ -21,14 +21,19 @@ func halfSumF32(g *Gather[float32]) {
 
 // halfSumHeadsF32 takes one head after the other, in whose sums the coefficients of a slot are heads apart.
 func halfSumHeadsF32(g *Gather[float32], heads int) {
-	if heads == 0 || len(g.Col) == 0 && !g.First {
+	if len(g.Y) == 0 || len(g.Col) == 0 {
+		if g.First {
+			clear(g.Y)
+		}
 		return
 	}
-	d, c := len(g.Y)/heads, g.C[:len(g.Col)*heads]
-	for h := range heads {
-		of := unsafe.Pointer(unsafe.SliceData(c[min(h, len(c)):]))
-		halfSumColumnsF32(g, h*d, (h+1)*d, of, heads*sizeF32)
-	}
+	sums, d := *g, len(g.Y)/heads
+	sums.Out = nil // of another loop
+	nearF32(&sums, len(g.Y), heads, func(g *Gather[float32]) {
+		for h := range heads {
+			halfSumColumnsF32(g, h*d, (h+1)*d, unsafe.Pointer(&g.C[h]), heads*sizeF32)
+		}
+	})
 }
 
 // halfSumColumnsF32 is columns [from, to), with coefficients step bytes apart.

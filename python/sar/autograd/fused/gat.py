@@ -177,8 +177,15 @@ class _Scores(torch.autograd.Function):
         if dtype == torch.bfloat16:  # products of x with folded weights would be rounded twice
             rounding = Rounding.PYG
         weights = [weight] if rounding is Rounding.PYG else [gat_columns.folded(weight, attn), weight]
-        # a constant x may lie in a file
-        *folded, ft = [x.to(dtype).mm(w.t()) for w in weights] if for_x else products(x, *weights)
+        rows_saved, ctx.held = saved
+        if for_x:
+            rows = x.to(dtype)
+            *folded, ft = [rows.mm(w.t()) for w in weights]
+            if rows_saved.source is x:  # what the products read is what backward needs
+                rows_saved = rows_saved._replace(source=rows)
+            del rows
+        else:  # a constant x may lie in a file
+            *folded, ft = products(x, *weights)
         ft = ft.view(shape)
         if folded:
             el, er = (s.contiguous().unsqueeze(-1) for s in folded[0].view(len(x), 2, attn.shape[1]).unbind(1))
@@ -186,7 +193,6 @@ class _Scores(torch.autograd.Function):
             el, er = (torch.cat([(ft[at] * v).sum(-1, keepdim=True) for at in _blocks(ft)]) for v in attn)
         wanted = {ft: for_x or for_w, el: for_x or for_w or for_l, er: for_x or for_w or for_r}
         ctx.mark_non_differentiable(*(t for t, wants in wanted.items() if not wants))
-        rows_saved, ctx.held = saved
         ctx.save_for_backward(*rows_saved, weight, attn)
         ctx.set_materialize_grads(False)
         ctx.read, ctx.rounding = None, rounding
@@ -242,12 +248,8 @@ def _back_as_pyg(
             for grad, vectors in ((grad_er, attn[1]), (grad_el, attn[0])):  # autograd begins with the last steps
                 if grad is not None:
                     grad_ft[at] += grad[at] * vectors
-    of_r = (grad_er * ft).sum(0, keepdim=True) if for_r and grad_er is not None else None
-    of_l = None
-    if for_l and grad_el is not None:
-        product = torch.mul(grad_el, ft, out=ft) if grad_el.dtype == ft.dtype else grad_el * ft
-        of_l = product.sum(0, keepdim=True)
-        del product
+    of_r = _of_vectors(grad_er, ft) if for_r and grad_er is not None else None
+    of_l = _of_vectors(grad_el, ft, out=ft) if for_l and grad_el is not None else None
     del ft
     grad_x = grad_w = None
     if grad_ft is not None:
@@ -257,6 +259,15 @@ def _back_as_pyg(
         del x
         grad_x = grad_ft.mm(weight) if for_x else None
     return grad_x, grad_w, of_l, of_r
+
+
+def _of_vectors(grad: Tensor, ft: Tensor, out: Optional[Tensor] = None) -> Tensor:
+    """The gradient of the vectors of one side, ``[1, heads, each]``, from that of its scores. ``out``: where products
+    may go."""
+    if grad.dtype == ft.dtype:
+        return torch.mul(grad, ft, out=out).sum(0, keepdim=True)
+    # wider than the rows: some rows at a time
+    return torch.stack([(grad[at] * ft[at]).sum(0, keepdim=True) for at in _blocks(ft)]).sum(0)
 
 
 def _blocks(rows: Tensor) -> Iterator[slice]:
