@@ -4,9 +4,9 @@ package vec
 
 import "unsafe"
 
-// Products with rows of bfloat16, and sums of their multiples in the same pass, four rows at a time. As in sums_bf16.go a
-// register of words has columns in pairs. So the row that others are multiplied with and the sums are taken apart, into
-// even and odd columns, before the first row, and sums are put together after the last.
+// Products with rows of bfloat16, and sums of their multiples in the same pass, four rows at a time. As in sums_bf16.go
+// a register of words has columns in pairs. So the row that others are multiplied with and the sums are taken apart,
+// into even and odd columns, before the first row, and sums are put together after the last.
 
 // tileDots is the registers of a tile.
 const tileDots = 8

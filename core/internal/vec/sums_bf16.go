@@ -70,7 +70,9 @@ func halfSumsF32(g *Gather[float32], runs []Run) {
 }
 
 // tileBF16 is the loop over tiles of w columns, which is no more than three registers have.
-func tileBF16(w int) func(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c unsafe.Pointer, step int, first bool) {
+func tileBF16(w int) func(
+	y, x unsafe.Pointer, w, stride int, cols []int32, base int, c unsafe.Pointer, step int, first bool,
+) {
 	switch (w + lanesF32 - 1) / lanesF32 {
 	case 1:
 		return narrowBF16

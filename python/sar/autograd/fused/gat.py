@@ -177,15 +177,8 @@ class _Scores(torch.autograd.Function):
         if dtype == torch.bfloat16:  # products of x with folded weights would be rounded twice
             rounding = Rounding.PYG
         weights = [weight] if rounding is Rounding.PYG else [gat_columns.folded(weight, attn), weight]
-        rows_saved, ctx.held = saved
-        if for_x:
-            rows = x.to(dtype)
-            *folded, ft = [rows.mm(w.t()) for w in weights]
-            if rows_saved.source is x:  # what the products read is what backward needs
-                rows_saved = rows_saved._replace(source=rows)
-            del rows
-        else:  # a constant x may lie in a file
-            *folded, ft = products(x, *weights)
+        # a constant x may lie in a file
+        *folded, ft = [x.to(dtype).mm(w.t()) for w in weights] if for_x else products(x, *weights)
         ft = ft.view(shape)
         if folded:
             el, er = (s.contiguous().unsqueeze(-1) for s in folded[0].view(len(x), 2, attn.shape[1]).unbind(1))
@@ -193,6 +186,7 @@ class _Scores(torch.autograd.Function):
             el, er = (torch.cat([(ft[at] * v).sum(-1, keepdim=True) for at in _blocks(ft)]) for v in attn)
         wanted = {ft: for_x or for_w, el: for_x or for_w or for_l, er: for_x or for_w or for_r}
         ctx.mark_non_differentiable(*(t for t, wants in wanted.items() if not wants))
+        rows_saved, ctx.held = saved
         ctx.save_for_backward(*rows_saved, weight, attn)
         ctx.set_materialize_grads(False)
         ctx.read, ctx.rounding = None, rounding
