@@ -28,9 +28,9 @@ type separate[T Float] struct{ from, to []T }
 // Differentiate plans the gradients of the operands in a set.
 func (r *Run[T]) Differentiate(operands uint32) *GradientPlan {
 	if r.plain {
-		return r.Program.Differentiate(operands, 0)
+		return r.Program.Differentiate(operands, 0, r.HalfGrad != nil)
 	}
-	return r.Program.Differentiate(operands, view.Size[T]())
+	return r.Program.Differentiate(operands, view.Size[T](), r.HalfGrad != nil)
 }
 
 // Backward prepares the gradients of a plan. They are cleared first.
@@ -165,7 +165,7 @@ func (r *Run[T]) prepare(plan *GradientPlan) (err error) {
 		}
 	}
 	if plan.Result && p.online >= 0 {
-		r.weightedSums(r.Out, grad)
+		r.weightedSums()
 	}
 	divide := defsOf[T]().reduces[p.Reduce].divide
 	if divide == nil {
@@ -187,27 +187,53 @@ func (r *Run[T]) prepare(plan *GradientPlan) (err error) {
 	return nil
 }
 
+// halfRows are widened at a time.
+const halfRows = 16
+
+// ReadsHalf tells whether backward takes the result in bfloat16, and TakesHalf whether it takes the gradient of it so.
+func (p *Program) ReadsHalf() bool { return p.online >= 0 }
+func (p *Program) TakesHalf() bool { return p.Reduce == Sum }
+
 // weightedSums computes the delta of the softmax that forward computed with the sum:
-// products of out and grad, summed over the elements of each head.
-func (r *Run[T]) weightedSums(out, grad []T) {
+// products of the result and its gradient, summed over the elements of each head.
+func (r *Run[T]) weightedSums() {
 	p := r.Program
-	w, width, delta := p.Width(), p.softmaxes[p.online].width, r.deltas[p.online]
-	if d := p.runOfHeads(); d > 0 {
-		ops := vec.Get[T]()
-		r.shares(func(r0, r1 int) {
-			one := make([]int32, r1-r0)
-			for k := range one {
-				one[k] = int32(k)
+	w, width, delta, d := p.Width(), p.softmaxes[p.online].width, r.deltas[p.online], p.runOfHeads()
+	ops := vec.Get[T]()
+	r.shares(func(r0, r1 int) {
+		step := r1 - r0
+		if r.HalfKept != nil || r.HalfGrad != nil {
+			step = min(step, halfRows)
+		}
+		read := func(x []T, half []vec.BFloat16, room *[]T, n int) []T {
+			if half == nil {
+				return x[r0*w : (r0+n)*w]
 			}
-			ops.DotPairs(&vec.Pairs[T]{Out: delta[r0*width : r1*width], X: out[r0*w : r1*w], Y: grad[r0*w : r1*w],
-				StrideX: w, StrideY: w, IX: one, IY: one, Heads: width, D: d})
-		})
-		return
-	}
-	r.rowwise(func(i int) {
-		to := delta[i*width:]
-		for j, h := range p.heads {
-			to[h] += grad[i*w+j] * out[i*w+j]
+			if *room == nil {
+				*room = make([]T, step*w)
+			}
+			ops.HalfRows(*room, half[r0*w:], n*w, 0, firstRow, n*w)
+			return (*room)[:n*w]
+		}
+		var outs, grads []T
+		one := make([]int32, step)
+		for k := range one {
+			one[k] = int32(k)
+		}
+		for ; r0 < r1; r0 += step {
+			n := min(step, r1-r0)
+			out, of := read(r.Out, r.HalfKept, &outs, n), read(r.Grad, r.HalfGrad, &grads, n)
+			to := delta[r0*width : (r0+n)*width]
+			if d > 0 {
+				ops.DotPairs(&vec.Pairs[T]{Out: to, X: out, Y: of, StrideX: w, StrideY: w, IX: one[:n], IY: one[:n],
+					Heads: width, D: d})
+				continue
+			}
+			for j, h := range p.heads {
+				for i := range n {
+					to[i*width+int(h)] += of[i*w+j] * out[i*w+j]
+				}
+			}
 		}
 	})
 }

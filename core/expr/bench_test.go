@@ -3,9 +3,13 @@ package expr
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 
 	"sar/core/graph"
+	"sar/core/internal/vec"
+	"sar/core/internal/view"
 	"sar/core/kernel"
 
 	"golang.org/x/sys/unix"
@@ -118,7 +122,13 @@ func newRun(b testing.TB, rel *graph.Relation, text string) *Run[float32] {
 	var grads [][]float32
 	for _, o := range p.Operands {
 		n := map[Side]int{U: rel.NumSrc, V: rel.NumDst, E: int(rel.NumEdges), P: 1}[o.Side] * o.Width
-		r.Operands, grads = append(r.Operands, fresh(n)), append(grads, make([]float32, n))
+		x, stored := fresh(n), []vec.BFloat16(nil)
+		if o.Storage == BFloat16 {
+			stored = make([]vec.BFloat16, n)
+			vec.Get[float32]().Narrow(stored, x)
+		}
+		r.Operands, grads = append(r.Operands, x), append(grads, make([]float32, n))
+		r.Stored = append(r.Stored, view.Bytes(stored))
 	}
 	for _, w := range p.Softmaxes() {
 		r.Most, r.Inv = append(r.Most, make([]float32, rel.NumDst*w)), append(r.Inv, make([]float32, rel.NumDst*w))
@@ -127,7 +137,17 @@ func newRun(b testing.TB, rel *graph.Relation, text string) *Run[float32] {
 		r.Winner = make([]int32, rel.NumDst*p.Width())
 	}
 	r.Out, r.Grad, r.Grads = make([]float32, rel.NumDst*p.Width()), fresh(rel.NumDst*p.Width()), grads
+	if stored(r) {
+		r.HalfGrad = make([]vec.BFloat16, len(r.Grad))
+		vec.Get[float32]().Narrow(r.HalfGrad, r.Grad)
+		r.Grad = nil
+	}
 	return r
+}
+
+// stored tells whether operands are in bfloat16.
+func stored(r *Run[float32]) bool {
+	return slices.ContainsFunc(r.Program.Operands, func(o Operand) bool { return o.Storage == BFloat16 })
 }
 
 func forward[T Float](r *Run[T]) {
@@ -168,20 +188,28 @@ func BenchmarkPrograms(b *testing.B) {
 	}
 }
 
-// BenchmarkAttention is attention of several shapes, 4 x 47 among them, a last layer's.
+// BenchmarkAttention is attention of several shapes, 4 x 47 among them, a last layer's, with rows in float32 and in
+// bfloat16.
 func BenchmarkAttention(b *testing.B) {
 	rel := communities(b, benchNodes, benchEdges, 64)
 	for _, form := range []string{"additive", "dot", "cosine", "gatv2"} {
 		for _, shape := range [][2]int{{1, 64}, {4, 32}, {8, 16}, {4, 47}} {
-			r := newRun(b, rel, attention(form, shape[0], shape[1]))
-			name := fmt.Sprintf("%s/%dx%d", form, shape[0], shape[1])
-			timed(b, name+"/forward", rel, func() { forward(r) })
-			forward(r)
-			timed(b, name+"/backward", rel, func() {
-				if err := backwardWhole(r); err != nil {
-					b.Fatal(err)
+			name, text := fmt.Sprintf("%s/%dx%d", form, shape[0], shape[1]), attention(form, shape[0], shape[1])
+			row := fmt.Sprintf(`"shape":[%d,%d]`, shape[0], shape[1])
+			for _, r := range []*Run[float32]{
+				newRun(b, rel, text), newRun(b, rel, strings.ReplaceAll(text, row, `"storage":"bfloat16",`+row)),
+			} {
+				if stored(r) {
+					name += "/bfloat16"
 				}
-			})
+				timed(b, name+"/forward", rel, func() { forward(r) })
+				forward(r)
+				timed(b, name+"/backward", rel, func() {
+					if err := backwardWhole(r); err != nil {
+						b.Fatal(err)
+					}
+				})
+			}
 		}
 	}
 }

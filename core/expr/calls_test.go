@@ -118,7 +118,7 @@ sum by column: [2]
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan := p.Differentiate(1<<len(p.Operands)-1, 4)
+		plan := p.Differentiate(1<<len(p.Operands)-1, 4, false)
 		for _, way := range []struct{ name, got, want string }{
 			{"forward", compile[float32](p.forwardCodes()[0], false).describe(), c.forward},
 			{"backward", compile[float32](plan.source, false).describe(), c.source},
@@ -143,7 +143,7 @@ func TestBuffers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan := p.Differentiate(1<<len(p.Operands)-1, 4)
+		plan := p.Differentiate(1<<len(p.Operands)-1, 4, false)
 		for _, c := range append(append(p.forwardCodes(), plan.deltas...), plan.source, plan.target) {
 			if c == nil {
 				continue

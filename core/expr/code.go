@@ -28,6 +28,7 @@ type code struct {
 	p     *Program
 	nodes []node
 	sinks []sink
+	half  bool // the gradient of the result is in bfloat16
 }
 
 // sink is what becomes of a register, edge by edge.
@@ -208,7 +209,7 @@ func (p *Program) forwardCodes() []*code {
 			sinks = append(sinks, sink{p.resultSink(), b.of[p.result], theResult})
 		}
 		if len(sinks) > 0 {
-			out = append(out, &code{p, b.nodes, sinks})
+			out = append(out, &code{p: p, nodes: b.nodes, sinks: sinks})
 		}
 	}
 	return out

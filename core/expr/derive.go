@@ -9,6 +9,7 @@ type gradients struct {
 	*builder
 	operands []int // register of the gradient, or -1
 	products []int // by softmax, or -1
+	half     bool  // that of the result is in bfloat16
 }
 
 // derive writes down the gradients of the operands in set.

@@ -23,7 +23,7 @@ func (b *Backward[T]) joinNarrow(sweeps ...*Sweep[T]) error {
 		if c.op != opLoad || s.p.side(c.arg) != V || c.width == 0 || c.width*view.Size[T]() > narrowRow {
 			continue
 		}
-		if x := s.loads[c.arg].rows; x.data != nil {
+		if x := s.loads[c.arg]; x.data != nil {
 			inputs, from, width = append(inputs, c.arg), append(from, x), width+c.width
 		}
 	}
@@ -49,7 +49,7 @@ func (b *Backward[T]) joinNarrow(sweeps ...*Sweep[T]) error {
 		s.narrow = all
 		offset := 0
 		for k, input := range inputs {
-			s.loads[input].rows = rows[T]{data: tail(made, offset), stride: width}
+			s.loads[input] = rows[T]{data: tail(made, offset), stride: width}
 			offset += from[k].stride
 		}
 	}

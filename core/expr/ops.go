@@ -348,13 +348,11 @@ func byNumber[T Float](slope func(x, alpha float64) float64) func(t *task[T], z,
 type definitions[T Float] struct {
 	ops     [numOps]opDef[T]
 	reduces [numReduces]reduceDef[T]
-
-	storages []storageDef[T]
 }
 
 var (
-	defs32 = &definitions[float32]{defineOps[float32](), defineReduces[float32](), defineStorages[float32]()}
-	defs64 = &definitions[float64]{defineOps[float64](), defineReduces[float64](), defineStorages[float64]()}
+	defs32 = &definitions[float32]{defineOps[float32](), defineReduces[float32]()}
+	defs64 = &definitions[float64]{defineOps[float64](), defineReduces[float64]()}
 )
 
 func defsOf[T Float]() *definitions[T] {

@@ -94,7 +94,7 @@ func (x *Partials[T]) Compute(sums *graph.Partial, first, n int, src, reply []by
 	r := x.theirs
 	r.Rel.RowPtr.Data, r.Rel.Col.Data, r.Rel.NumDst = sums.Ptr.Data[first:first+n+1], sums.Col.Data, n
 	for _, s := range x.layout.sent {
-		if of := src[s.offset*n:][:n*s.width]; r.Program.native(s.input) {
+		if of := src[s.offset*n:][:n*s.width]; r.Program.Operands[s.input].Storage == Native {
 			r.Operands[s.input] = view.Numbers[T](of)
 		} else {
 			r.Stored[s.input] = of

@@ -1,5 +1,7 @@
 package expr
 
+import "sar/core/internal/view"
+
 const (
 	rowBytes    = 64 // a row that is worth a call of its own
 	directBytes = 32 // elements that share a coefficient, for products that are added without being made
@@ -47,13 +49,23 @@ func (s *selection) scattersInPlace(reg int) bool {
 	return true
 }
 
-// ofSource tells whether a register is a row of the source that can be read where it lies.
-func (c *code) ofSource(i int) bool { return c.lies(i) && c.p.side(c.nodes[i].arg) == U }
+// gathered tells whether a register is a load of rows that loops of sums and products read where they lie: of the
+// element type, or where that is float32 in bfloat16.
+func (s *selection) gathered(i int) bool { return s.lies(i) || s.half(i) }
+
+// half tells whether it is one in bfloat16.
+func (s *selection) half(i int) bool {
+	n := s.nodes[i]
+	return n.op == opLoad && !s.native(n.arg) && s.p.side(n.arg) != P && s.size == view.Size[float32]()
+}
+
+// ofSource tells whether a register is such a row of the source.
+func (s *selection) ofSource(i int) bool { return s.gathered(i) && s.p.side(s.nodes[i].arg) == U }
 
 // parameter tells whether a register is a row that is the same for all edges.
 func (c *code) parameter(i int) bool {
 	n := c.nodes[i]
-	return n.op == opLoad && c.p.native(n.arg) && c.p.side(n.arg) == P
+	return n.op == opLoad && c.native(n.arg) && c.p.side(n.arg) == P
 }
 
 // scaled tells whether a register is a product of one of shape s that is as wanted and one that has a

@@ -38,18 +38,19 @@ type plans struct {
 type planKey struct {
 	operands uint32
 	elemSize int
+	half     bool
 }
 
 // Differentiate plans the gradients of the operands in a set, whose elements have
-// elemSize bytes. A plan is derived once and kept with the program.
+// elemSize bytes. half: the gradient of the result is in bfloat16. A plan is derived once and kept with the program.
 //
 // Gradients of sources take a sweep over columns. Where that reads rows of sources, it
 // computes the gradients of edges and parameters too, and those of destinations that are
 // narrow or multiples of rows of sources. Other gradients take a sweep over rows.
-func (p *Program) Differentiate(operands uint32, elemSize int) *GradientPlan {
+func (p *Program) Differentiate(operands uint32, elemSize int, half bool) *GradientPlan {
 	p.plans.mu.Lock()
 	defer p.plans.mu.Unlock()
-	key := planKey{operands, elemSize}
+	key := planKey{operands, elemSize, half}
 	if plan := p.plans.made[key]; plan != nil {
 		return plan
 	}
@@ -57,15 +58,16 @@ func (p *Program) Differentiate(operands uint32, elemSize int) *GradientPlan {
 		p.plans.made = map[planKey]*GradientPlan{}
 	}
 	p.plans.derived++
-	plan := p.differentiate(operands, elemSize)
+	plan := p.differentiate(operands, elemSize, half)
 	p.plans.made[key] = plan
 	return plan
 }
 
 // differentiate makes a plan. elemSize 0 keeps one sweep for sources and one for all
 // others.
-func (p *Program) differentiate(operands uint32, elemSize int) *GradientPlan {
+func (p *Program) differentiate(operands uint32, elemSize int, half bool) *GradientPlan {
 	g := p.derive(operands)
+	g.half = half
 	plan := &GradientPlan{Operands: operands, Result: operands != 0 && (p.online >= 0 || p.reduce().readsResult)}
 	for level := p.levels() - 1; level >= 0; level-- {
 		var sinks []sink
@@ -112,7 +114,7 @@ func (p *Program) differentiate(operands uint32, elemSize int) *GradientPlan {
 
 // merge moves what a sweep over columns computes well from target to source.
 func (g *gradients) merge(source, target []sink, elemSize int) (columns, rows []sink) {
-	all, scattered := newSelection(&code{g.p, g.nodes, nil}, elemSize), 0
+	all, scattered := newSelection(&code{g.p, g.nodes, nil, g.half}, elemSize), 0
 	for _, s := range target {
 		if s.kind == sinkRow && !all.scattersInPlace(s.reg) {
 			scattered += g.nodes[s.reg].width
@@ -140,5 +142,5 @@ func (g *gradients) code(sinks []sink) *code {
 	if len(sinks) == 0 {
 		return nil
 	}
-	return &code{g.p, g.nodes, sinks}
+	return &code{g.p, g.nodes, sinks, g.half}
 }

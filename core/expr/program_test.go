@@ -70,7 +70,7 @@ func TestPlans(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan := p.Differentiate(c.set, 4)
+		plan := p.Differentiate(c.set, 4, false)
 		if n := len(p.forwardCodes()); n != c.sweeps || (p.online >= 0) != c.online || plan.Fetch != c.fetch ||
 			plan.Return != c.returns || plan.Saves != c.saves {
 			t.Errorf("%s: %d sweeps, online %v, fetch %b, return %b, saves %b; want %d, %v, %b, %b, %b",
@@ -90,11 +90,11 @@ func TestPlanIsDerivedOnce(t *testing.T) {
 		}
 	}
 	p := r.Program
-	all := p.Differentiate(7, 4)
+	all := p.Differentiate(7, 4, false)
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			if p.Differentiate(7, 4) != all {
+			if p.Differentiate(7, 4, false) != all {
 				t.Error("another plan for the same operands")
 			}
 		})
@@ -103,7 +103,7 @@ func TestPlanIsDerivedOnce(t *testing.T) {
 	if p.plans.derived != 1 {
 		t.Errorf("the gradients of one set of operands were derived %d times", p.plans.derived)
 	}
-	if p.Differentiate(3, 4) == all || p.plans.derived != 2 {
+	if p.Differentiate(3, 4, false) == all || p.plans.derived != 2 {
 		t.Errorf("two sets of operands took %d derivations", p.plans.derived)
 	}
 }

@@ -2,6 +2,8 @@ package expr
 
 import (
 	"sar/core/graph"
+	"sar/core/internal/vec"
+	"sar/core/internal/view"
 	"sar/core/kernel"
 )
 
@@ -11,9 +13,9 @@ import (
 // gradient, one row of a destination travels, and little more where the gradients of
 // destinations are scores.
 type PushLayout struct {
-	sent                     []inputAt // of destinations, side by side in a row that goes out
-	returned                 []inputAt // operands whose gradients return, of all rows of a frame one after the other
-	sentWidth, returnedWidth int
+	sent          []inputAt // of destinations, side by side in a row that goes out, at offsets in bytes
+	returned      []inputAt // operands whose gradients return, of all rows of a frame one after the other
+	returnedWidth int
 	// SentBytes and ReturnedBytes are the sizes of a row that goes out, and of one that returns.
 	SentBytes, ReturnedBytes int
 }
@@ -29,8 +31,12 @@ func (c *code) pushLayout(elemSize int) *PushLayout {
 	}
 	x := &PushLayout{}
 	send := func(input, width int) {
-		x.sent = append(x.sent, inputAt{input, width, x.sentWidth})
-		x.sentWidth += width
+		size := width * elemSize
+		if !c.native(input) {
+			size = width * BFloat16.bytes(elemSize)
+		}
+		x.sent = append(x.sent, inputAt{input, width, x.SentBytes})
+		x.SentBytes += (size + elemSize - 1) / elemSize * elemSize // what follows is aligned
 	}
 	if p.reduce().gradient != nil { // which messages are equal to the result
 		send(p.inputResult(), p.Width())
@@ -38,14 +44,10 @@ func (c *code) pushLayout(elemSize int) *PushLayout {
 	seen := make([]bool, p.numInputs())
 	for i, live := range c.live() {
 		n := c.nodes[i]
-		if !live || n.op != opLoad || p.side(n.arg) != V || seen[n.arg] {
-			continue
+		if live && n.op == opLoad && p.side(n.arg) == V && !seen[n.arg] {
+			seen[n.arg] = true
+			send(n.arg, n.width)
 		}
-		if !p.native(n.arg) {
-			return nil
-		}
-		seen[n.arg] = true
-		send(n.arg, n.width)
 	}
 	for _, k := range c.sinks {
 		if k.kind == sinkScatter {
@@ -54,7 +56,7 @@ func (c *code) pushLayout(elemSize int) *PushLayout {
 			x.returnedWidth += w
 		}
 	}
-	x.SentBytes, x.ReturnedBytes = x.sentWidth*elemSize, x.returnedWidth*elemSize
+	x.ReturnedBytes = x.returnedWidth * elemSize
 	return x
 }
 
@@ -62,9 +64,18 @@ func (c *code) pushLayout(elemSize int) *PushLayout {
 // have ended.
 func (b *Backward[T]) GatherPushed(x *PushLayout, dst []T, idx []int32) {
 	for _, s := range x.sent {
-		from := kernel.RowsOf(b.run.input(s.input).data, s.width, idx)
-		kernel.CopyRows(b.run.Pool, len(idx), kernel.RowsAt(dst, s.offset, x.sentWidth, s.width), from)
+		if from := b.run.input(s.input); from.half != nil {
+			copyPushed(b.run.Pool, x, s, view.Bytes(dst), from.half, idx)
+		} else {
+			copyPushed(b.run.Pool, x, s, view.Bytes(dst), from.data, idx)
+		}
 	}
+}
+
+func copyPushed[N any](pool *kernel.Pool, x *PushLayout, s inputAt, dst []byte, from []N, idx []int32) {
+	size := view.Size[N]()
+	to := kernel.RowsAt(view.Numbers[N](dst), s.offset/size, x.SentBytes/size, s.width)
+	kernel.CopyRows(pool, len(idx), to, kernel.RowsOf(from, s.width, idx))
 }
 
 // AddReturned adds what the owner of sources has summed for own rows idx.
@@ -89,7 +100,13 @@ func (s *Sweep[T]) Outgoing(x *PushLayout, f PushedFrame, src, back []T) {
 	o, n := f.Edges, f.N
 	s.outgoing, s.firstRow = o, int32(f.First)
 	for _, at := range x.sent {
-		s.loads[at.input].rows = rows[T]{data: tail(src, at.offset), stride: x.sentWidth}
+		from := tail(view.Bytes(src), at.offset)
+		if s.native(at.input) {
+			s.loads[at.input] = rows[T]{data: view.Numbers[T](from), stride: x.SentBytes / view.Size[T]()}
+		} else {
+			half := view.Numbers[vec.BFloat16](from)
+			s.loads[at.input] = rows[T]{half: half, stride: x.SentBytes / view.Size[vec.BFloat16]()}
+		}
 	}
 	for _, at := range x.returned {
 		for i, k := range s.sinks {

@@ -27,14 +27,15 @@ type Run[T Float] struct {
 	Winner    []int32
 
 	// Out is the result [NumDst or NumEdges, Width]: forward fills it, and backward reads
-	// it where the plan says so.
-	Out []T
+	// it where the plan says so, or HalfKept in place of it where ReadsHalf says so.
+	Out      []T
+	HalfKept []vec.BFloat16
 	// Of backward: the gradient of the result, and for each operand of the plan where its
 	// gradient goes. One that is nil is computed all the same, for the peers.
 	Grad  []T
 	Grads [][]T
-	// Plain sums read HalfGrad in place of Grad, and on one worker round what they make into HalfOut: in place of Out,
-	// or in backward of the gradient of sources.
+	// Plain sums, and programs of which TakesHalf says so, read HalfGrad in place of Grad. On one worker plain sums round
+	// what they make into HalfOut: in place of Out, or in backward of the gradient of sources.
 	HalfGrad, HalfOut []vec.BFloat16
 
 	slots bool // edges are numbered by their slots
@@ -51,12 +52,12 @@ func RowsOfSide(rel *graph.Relation, side Side) int {
 }
 
 // input is where an input lies.
-func (r *Run[T]) input(i int) input[T] {
+func (r *Run[T]) input(i int) rows[T] {
 	if i < len(r.Program.Operands) {
 		data, rowBytes := r.Bytes(i)
-		return r.inputOf(i, data, rowBytes, 0)
+		return r.rowsOf(i, data, rowBytes, 0)
 	}
-	return input[T]{rows: r.own(i)}
+	return r.own(i)
 }
 
 // own is an input of the run's own.
@@ -64,7 +65,7 @@ func (r *Run[T]) own(input int) rows[T] {
 	p := r.Program
 	switch input {
 	case p.inputGrad():
-		return rows[T]{data: r.grad, stride: p.Width()}
+		return rows[T]{data: r.grad, half: r.HalfGrad, stride: p.Width()}
 	case p.inputResult():
 		return rows[T]{data: r.Out, stride: p.Width()}
 	}

@@ -7,7 +7,7 @@ import "sar/core/internal/vec"
 // rowsInPlace are rows that are added up as they are.
 func rowsInPlace[T Float]() pattern[T] {
 	return pattern[T]{sum: func(s *selection, k sink) (addend, bool) {
-		return addend{from: -1, rows: k.reg}, k.kind.addsRows() && s.lies(k.reg)
+		return addend{from: -1, rows: k.reg}, k.kind.addsRows() && s.gathered(k.reg)
 	}}
 }
 
@@ -15,7 +15,7 @@ func rowsInPlace[T Float]() pattern[T] {
 func scaledRows[T Float]() pattern[T] {
 	return pattern[T]{
 		sum: func(s *selection, k sink) (a addend, ok bool) {
-			wanted := s.lies
+			wanted := s.gathered
 			switch {
 			case k.kind == sinkScatter:
 				wanted = s.ofSource
@@ -57,7 +57,7 @@ func (t *task[T]) addRows(a *sum[T]) {
 		all.of, rises = t.s.p.heads, t.rises
 	}
 	if a.rows < 0 {
-		all.x = picked[T]{rows[T]{data: t.reg(a.from), stride: a.width}, t.s.first[:t.m]}
+		all.x = t.source(a.from)
 	} else {
 		all.x = t.load(t.s.nodes[a.rows].arg)
 	}
@@ -66,7 +66,7 @@ func (t *task[T]) addRows(a *sum[T]) {
 	heads := 1
 	if a.rows >= 0 && a.from >= 0 {
 		c, heads = t.reg(a.from), a.width/a.d
-		if joint = heads == 1 || a.d%vec.HeadLanes[T]() == 0; !joint {
+		if joint = heads == 1 || all.x.half != nil || a.d%vec.HeadLanes[T]() == 0; !joint {
 			c = t.coefficientsByHead(c, heads)
 		} else {
 			all.c, all.heads = c, heads
@@ -113,9 +113,14 @@ func (t *task[T]) addRun(a *terms[T], y []T, k0, k1 int, rises []rise) {
 		if a.c != nil {
 			g.C = a.c[k0*a.heads : to*a.heads]
 		}
-		if a.heads > 1 {
+		switch {
+		case a.heads > 1 && g.Half != nil:
+			ops.HalfSumHeads(g, a.heads)
+		case a.heads > 1:
 			ops.GatherSumHeads(g, a.heads)
-		} else {
+		case g.Half != nil:
+			ops.HalfSum(g)
+		default:
 			ops.GatherSum(g)
 		}
 		k0 = to

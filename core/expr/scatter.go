@@ -58,14 +58,16 @@ func shareOf[T Float](a *sum[T], share, shares int) (x columnShare[T], ok bool) 
 // each runs a loop for the edges of each column of a batch, whose row it finds in an input.
 func (x *columnShare[T]) each(s *Sweep[T], a *sum[T], b *batch[T], input int, call *vec.Scatter[T],
 	loop func(*vec.Scatter[T])) {
-	target, values, from := &s.targets[a.n], b.values[a.at], &s.loads[input].rows
+	target, values, from := &s.targets[a.n], b.values[a.at], s.loads[input]
+	from.data, from.half = tail(from.data, x.from), tail(from.half, x.from)
+	room := make([]T, x.to-x.from)
 	call.Y, call.Stride, call.Heads, call.StrideC = tail(target.data, x.from), target.stride, x.heads, x.stride
 	for k := 0; k < len(b.cols); {
 		end := k + 1
 		for end < len(b.cols) && b.cols[end] == b.cols[k] {
 			end++
 		}
-		call.Row, call.X, call.C = b.rows[k:end], from.row(b.cols[k])[x.from:x.to], values[k*x.stride+x.h0:]
+		call.Row, call.X, call.C = b.rows[k:end], from.numbers(room, b.cols[k]), values[k*x.stride+x.h0:]
 		loop(call)
 		k = end
 	}

@@ -217,7 +217,7 @@ func selectCall[T Float](s *selection, known []pattern[T], i int) *call[T] {
 		}
 	}
 	for _, x := range []int{n.a, n.b} {
-		if x >= 0 && !(s.nodes[x].op == opLoad && s.p.native(s.nodes[x].arg) && s.readsInPlace(n)) {
+		if x >= 0 && !(s.nodes[x].op == opLoad && s.native(s.nodes[x].arg) && s.readsInPlace(n)) {
 			c.in = append(c.in, x)
 		}
 	}
@@ -241,12 +241,15 @@ func (s *selection) readsInPlace(n node) bool {
 // can be read where they lie.
 func (c *code) lies(i int) bool {
 	n := c.nodes[i]
-	return n.op == opLoad && c.p.native(n.arg) && c.p.side(n.arg) != P
+	return n.op == opLoad && c.native(n.arg) && c.p.side(n.arg) != P
 }
 
 // native tells whether an input is numbers of the element type.
-func (p *Program) native(input int) bool {
-	return input >= len(p.Operands) || p.Operands[input].Storage == Native
+func (c *code) native(input int) bool {
+	if input < len(c.p.Operands) {
+		return c.p.Operands[input].Storage == Native
+	}
+	return !c.half || input != c.p.inputGrad()
 }
 
 // fixed are the registers that are the same for all edges.

@@ -20,7 +20,7 @@ type softmax struct {
 }
 
 func (p *Program) findSoftmaxes() {
-	live := (&code{p, p.nodes, []sink{{reg: p.result}}}).live()
+	live := (&code{p: p, nodes: p.nodes, sinks: []sink{{reg: p.result}}}).live()
 	level := make([]int, len(p.nodes)) // softmaxes on the longest path to a register
 	for i, n := range p.nodes {
 		if n.a >= 0 {

@@ -8,36 +8,30 @@ import (
 )
 
 // Storage is how the numbers of an operand lie in memory and in frames. Registers, results and gradients have the
-// element type of the run whatever it is: only loads know it, and whoever fills frames.
+// element type of the run whatever it is: only what reads operands knows it, and whoever fills frames.
 type Storage uint8
 
 const (
-	Native   Storage = iota // the element type of the run, which is read where it lies
+	Native   Storage = iota // the element type of the run
 	BFloat16                // the upper half of a float32
 )
 
-// storageDef is a storage: its name in programs and how a load makes numbers of it.
-type storageDef[T Float] struct {
-	name string
-	size int // bytes of a number
-	// load: z[k*width+j] = number j of row index[k]-base, rows beginning stride bytes apart.
-	load func(z []T, rows []byte, stride int, base int32, index []int32, width int)
-}
+// storageNames is in the order of the constants.
+var storageNames = []string{"", "bfloat16"}
 
-// defineStorages is in the order of the constants.
-func defineStorages[T Float]() []storageDef[T] {
-	half := func(z []T, rows []byte, stride int, base int32, index []int32, width int) {
-		size := view.Size[vec.BFloat16]()
-		vec.Get[T]().HalfRows(z, view.Numbers[vec.BFloat16](rows), stride/size, base, index, width)
-	}
-	return []storageDef[T]{{size: view.Size[T]()}, {name: "bfloat16", size: view.Size[vec.BFloat16](), load: half}}
-}
-
-func (s Storage) String() string { return defs64.storages[s].name }
+func (s Storage) String() string { return storageNames[s] }
 
 func storageNamed(name string) (Storage, bool) {
-	i := slices.IndexFunc(defs64.storages, func(d storageDef[float64]) bool { return d.name == name })
+	i := slices.Index(storageNames, name)
 	return Storage(max(0, i)), i >= 0
+}
+
+// bytes is the size of a number.
+func (s Storage) bytes(elemSize int) int {
+	if s == BFloat16 {
+		return view.Size[vec.BFloat16]()
+	}
+	return elemSize
 }
 
 // RowBytes is the size of a row in a frame, of which numbers of the element type take elemSize each.
@@ -45,50 +39,68 @@ func (o *Operand) RowBytes(elemSize int) int {
 	if o.Storage == Native {
 		return o.Width * elemSize
 	}
-	n := o.Width * defs64.storages[o.Storage].size
+	n := o.Width * o.Storage.bytes(elemSize)
 	return (n + elemSize - 1) / elemSize * elemSize // what follows is aligned
 }
 
-// input is where a load finds its rows.
-type input[T Float] struct {
-	rows[T]
-	stored []byte // not nil: what they are in place of data, in a storage of which stride is bytes
-}
-
-// inputOf is rows of an operand in bytes, the first of which is that of column base.
-func (r *Run[T]) inputOf(operand int, data []byte, stride int, base int32) input[T] {
-	if r.Program.Operands[operand].Storage != Native {
-		return input[T]{rows[T]{stride: stride, base: base}, data}
+// rowsOf is rows of an operand in bytes, the first of which is that of column base.
+func (r *Run[T]) rowsOf(operand int, data []byte, stride int, base int32) rows[T] {
+	storage := r.Program.Operands[operand].Storage
+	out := rows[T]{stride: stride / storage.bytes(view.Size[T]()), base: base}
+	if storage == BFloat16 {
+		out.half = view.Numbers[vec.BFloat16](data)
+	} else {
+		out.data = view.Numbers[T](data)
 	}
-	return input[T]{rows: rows[T]{view.Numbers[T](data), stride / view.Size[T](), base}}
+	return out
 }
 
 // Bytes are the rows of an operand and their size, as they lie.
 func (r *Run[T]) Bytes(operand int) (data []byte, rowBytes int) {
 	o := &r.Program.Operands[operand]
+	rowBytes = o.Width * o.Storage.bytes(view.Size[T]())
 	if o.Storage == Native {
-		return view.Bytes(r.Operands[operand]), o.Width * view.Size[T]()
+		return view.Bytes(r.Operands[operand]), rowBytes
 	}
-	return r.Stored[operand], o.Width * defs64.storages[o.Storage].size
+	return r.Stored[operand], rowBytes
 }
 
 // copyRows makes a register of the rows of an input.
 func (t *task[T]) copyRows(z []T, c *call[T]) {
-	x, in, w := t.load(c.arg), &t.s.loads[c.arg], c.width
-	if in.stored != nil {
-		load := t.s.defs.storages[t.s.p.Operands[c.arg].Storage].load
-		if !c.fixed {
-			load(z, in.stored, in.stride, in.base, x.index, w)
-			return
-		}
-		x.data = t.left[:w]
-		load(x.data, in.stored, in.stride, 0, t.s.first[:1], w)
-	}
+	x, w := t.load(c.arg), c.width
 	if c.fixed {
+		one := x.numbers(t.row(w), 0)
 		for k := range t.m {
-			copy(z[k*w:(k+1)*w], x.data[:w])
+			copy(z[k*w:(k+1)*w], one)
 		}
+		return
+	}
+	if x.half != nil {
+		t.s.ops.HalfRows(z, x.half, x.stride, x.base, x.index, w)
 		return
 	}
 	t.s.ops.Rows(z, x.data, x.stride, x.base, x.index, w)
 }
+
+// row is room for a row that is widened.
+func (t *task[T]) row(width int) []T {
+	if len(t.wide) < width {
+		t.wide = make([]T, width)
+	}
+	return t.wide[:width]
+}
+
+// numbers is the row of edge k, of the width of room, where it is widened if it is stored in bfloat16.
+func (p *picked[T]) numbers(room []T, k int) []T { return p.rows.numbers(room, p.index[k]) }
+
+func (r *rows[T]) numbers(room []T, i int32) []T {
+	if r.half == nil {
+		return r.row(i)[:len(room)]
+	}
+	from := r.half[int(i-r.base)*r.stride:][:len(room)]
+	vec.Get[T]().HalfRows(room, from, len(room), 0, firstRow, len(room))
+	return room
+}
+
+// firstRow is the index of the only row.
+var firstRow = []int32{0}

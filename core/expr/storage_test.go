@@ -8,26 +8,10 @@ import (
 	"testing"
 
 	"sar/core/graph"
+	"sar/core/internal/vec"
+	"sar/core/internal/view"
 	"sar/core/kernel"
 )
-
-// sixteenths is a storage for tests: 16 bits, in sixteenths of one.
-func sixteenths[T Float]() storageDef[T] {
-	return storageDef[T]{name: "sixteenths", size: 2,
-		load: func(z []T, rows []byte, stride int, base int32, index []int32, width int) {
-			for k, i := range index {
-				row := rows[int(i-base)*stride:]
-				for j := range width {
-					z[k*width+j] = T(int16(binary.LittleEndian.Uint16(row[2*j:]))) / 16
-				}
-			}
-		}}
-}
-
-func init() {
-	defs32.storages, defs64.storages = append(defs32.storages, sixteenths[float32]()),
-		append(defs64.storages, sixteenths[float64]())
-}
 
 // Programs whose operands are stored otherwise compute what they do with the same numbers in the element type, and
 // gradients are of the element type.
@@ -36,7 +20,7 @@ func TestStorage(t *testing.T) {
 	for seed := range uint64(24) {
 		w := &writer{rng: rand.New(rand.NewPCG(seed, 5)), heads: []int{1, 3, 4}[seed%3], d: []int{8, 16, 5}[seed%3]}
 		if native := w.write(); len(w.text.Operands) <= MaxOperands {
-			stored := strings.ReplaceAll(native, `"side":`, `"storage":"sixteenths","side":`)
+			stored := strings.ReplaceAll(native, `"side":`, `"storage":"bfloat16","side":`)
 			storage[float32](t, 1e-4, computeOf[float32](t, rel, native, false), computeOf[float32](t, rel, stored, true))
 			storage[float64](t, 1e-11, computeOf[float64](t, rel, native, false), computeOf[float64](t, rel, stored, true))
 		}
@@ -65,7 +49,7 @@ func storage[T Float](t *testing.T, tol float64, native, stored *Run[T]) {
 	}
 }
 
-// computeOf runs a program forward and backward on sixteenths, stored as such or not.
+// computeOf runs a program forward and backward on sixteenths, stored in bfloat16 or not.
 func computeOf[T Float](t *testing.T, rel *graph.Relation, text string, stored bool) *Run[T] {
 	p, err := Parse(text)
 	if err != nil {
@@ -76,7 +60,8 @@ func computeOf[T Float](t *testing.T, rel *graph.Relation, text string, stored b
 		x = make([]T, n)
 		for i := range x {
 			v := int16(rng.IntN(64) - 32)
-			x[i], raw = T(v)/16, binary.LittleEndian.AppendUint16(raw, uint16(v))
+			x[i] = T(v) / 16
+			raw = binary.NativeEndian.AppendUint16(raw, uint16(math.Float32bits(float32(x[i]))>>16))
 		}
 		return x, raw
 	}
@@ -94,7 +79,10 @@ func computeOf[T Float](t *testing.T, rel *graph.Relation, text string, stored b
 	}
 	r.Out = make([]T, rel.NumDst*p.Width())
 	r.Winner = make([]int32, len(r.Out))
-	r.Grad, _ = fresh(len(r.Out))
+	grad, raw := fresh(len(r.Out))
+	if r.Grad = grad; stored && p.TakesHalf() {
+		r.Grad, r.HalfGrad = nil, view.Numbers[vec.BFloat16](raw)
+	}
 	forward(r)
 	if err := backwardWhole(r); err != nil {
 		t.Fatal(err)

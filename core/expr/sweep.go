@@ -12,6 +12,7 @@ import (
 // data[(r-base)*stride : ...].
 type rows[T Float] struct {
 	data   []T
+	half   []vec.BFloat16 // in place of data
 	stride int
 	base   int32
 }
@@ -30,7 +31,7 @@ func (p *picked[T]) of(k int) []T { return p.row(p.index[k]) }
 
 // gather makes them the rows that a loop gathers for edges k0..k1-1.
 func (p *picked[T]) gather(g *vec.Gather[T], k0, k1 int) {
-	g.X, g.Stride, g.Base, g.Col = p.data, p.stride, p.base, p.index[k0:k1]
+	g.X, g.Half, g.Stride, g.Base, g.Col = p.data, p.half, p.stride, p.base, p.index[k0:k1]
 }
 
 // Sweep runs calls over edges. One goroutine at a time may use it.
@@ -39,7 +40,7 @@ type Sweep[T Float] struct {
 	run     *Run[T]
 	ops     *vec.Ops[T]
 	defs    *definitions[T]
-	loads   []input[T]
+	loads   []rows[T]
 	targets []rows[T] // by sink
 
 	first     []int32     // 0, 1, ...: the rows of a register
@@ -56,7 +57,7 @@ type Sweep[T Float] struct {
 
 func newSweep[T Float](k *calls[T], r *Run[T]) *Sweep[T] {
 	s := &Sweep[T]{calls: k, run: r, ops: vec.Get[T](), defs: defsOf[T]()}
-	s.loads, s.targets = make([]input[T], k.p.numInputs()), make([]rows[T], len(k.sinks))
+	s.loads, s.targets = make([]rows[T], k.p.numInputs()), make([]rows[T], len(k.sinks))
 	s.paramSums = make([][]float64, len(k.sinks))
 	s.bind()
 	s.first = make([]int32, k.capacity)
@@ -83,14 +84,14 @@ func (s *Sweep[T]) parameter(i int) []T {
 // Source makes an operand the rows of a frame that begin at column base: it begins at offset of rows of stride
 // bytes, as it is stored.
 func (s *Sweep[T]) Source(operand int, frame []byte, offset, stride int, base int32) {
-	s.loads[operand] = s.run.inputOf(operand, tail(frame, offset), stride, base)
+	s.loads[operand] = s.run.rowsOf(operand, tail(frame, offset), stride, base)
 }
 
 // Target puts the gradient of an operand of side U into rows from column base on, at offset of rows of stride elements.
 func (s *Sweep[T]) Target(operand int, data []T, offset, stride int, base int32) {
 	for n, k := range s.sinks {
 		if k.kind == sinkColumn && k.of == operand {
-			s.targets[n] = rows[T]{tail(data, offset), stride, base}
+			s.targets[n] = rows[T]{data: tail(data, offset), stride: stride, base: base}
 		}
 	}
 }

@@ -9,6 +9,7 @@ type task[T Float] struct {
 	cols, rows, edge []int32 // sources, destinations and the users' numbers of the edges
 	buffers          [][]T
 	left, right      []T // operands broadcast to the shape of a result
+	wide             []T // a row that was widened
 	coefficients     []T
 	gather           vec.Gather[T]
 	pairs            vec.Pairs[T]
@@ -135,7 +136,7 @@ func (t *task[T]) addParam(sink int, total []T) {
 
 // load is the rows of an input that the edges read.
 func (t *task[T]) load(input int) picked[T] {
-	x := picked[T]{t.s.loads[input].rows, t.rows[:t.m]}
+	x := picked[T]{t.s.loads[input], t.rows[:t.m]}
 	switch t.s.p.side(input) {
 	case U:
 		x.index = t.cols[:t.m]

@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"fmt"
-	"unsafe"
 
 	"sar/core/internal/vec"
 )
@@ -152,9 +151,6 @@ func (m *sums[T]) sum(y []T, first bool) {
 }
 
 const (
-	// nearBytes of rows in bfloat16 are brought into the first cache before they are added up:
-	// docs/decisions/0027-near-rows.md.
-	nearBytes = 32 << 10
 	// nearColumns is the widest row that is added up as it is: of wider ones the loops read some columns of all rows, and
 	// then others, more than twice.
 	nearColumns = 128
@@ -172,37 +168,16 @@ func (m *sums[T]) gather() {
 		return
 	}
 	col, c := g.Col, g.C
-	slots := max(1, nearBytes/(2*len(g.Y)))
+	slots := max(1, vec.NearBytes/(2*len(g.Y)))
 	for from := 0; from == 0 || from < len(col); from += slots {
 		to := min(from+slots, len(col))
 		g.Col, g.First = col[from:to], g.First && from == 0
 		if c != nil {
 			g.C = c[from:to]
 		}
-		touchRows16(g.Half, g.Col, g.Base, g.Stride, len(g.Y))
+		vec.TouchRows(g.Half, g.Col, g.Base, g.Stride, len(g.Y))
 		m.gatherOne(g)
 	}
-}
-
-// touchRows16 reads something of each cache line of rows, four lines at a time: with less in between, more misses are
-// under way. It is not inlined, as touch is not.
-//
-//go:noinline
-//go:nocheckptr
-func touchRows16(x []BFloat16, col []int32, base int32, stride, width int) (sum uint64) {
-	bytes := 2 * width
-	for _, c := range col {
-		row := unsafe.Pointer(unsafe.SliceData(x[int(c-base)*stride:][:width]))
-		j := 0
-		for ; j+4*lineBytes <= bytes; j += 4 * lineBytes {
-			sum += *(*uint64)(unsafe.Add(row, j)) + *(*uint64)(unsafe.Add(row, j+lineBytes)) +
-				*(*uint64)(unsafe.Add(row, j+2*lineBytes)) + *(*uint64)(unsafe.Add(row, j+3*lineBytes))
-		}
-		for ; j < bytes; j += lineBytes {
-			sum += uint64(*(*BFloat16)(unsafe.Add(row, j)))
-		}
-	}
-	return sum
 }
 
 // row: y[c0:c1] += Σ_k c_k · x[col[k]-base, c0:c1] for slots k0 ≤ k < k1, whose

@@ -65,20 +65,31 @@ func (h *halves[T]) bindOut(x *expr.Run[T], out Rows[T]) (err error) {
 	return err
 }
 
+// readsHalfGrad tells whether the sweeps of a backward read the gradient of the result in bfloat16, as it was given.
+func readsHalfGrad[T Float](x *expr.Run[T], gradOut Rows[T]) bool {
+	_, plain := x.Program.PlainSum()
+	return gradOut.Half != nil && !plain && x.Program.TakesHalf()
+}
+
 // bindGradients gives a backward the gradient of the result, the result, and places for gradients of operands.
 func (h *halves[T]) bindGradients(x *expr.Run[T], plan *expr.GradientPlan, out, gradOut Rows[T],
 	grads []*Rows[T]) (err error) {
 	p := x.Program
 	sum, plain := p.PlainSum()
-	if plan.Result {
+	if plan.Result && out.Half != nil && p.ReadsHalf() {
+		x.HalfKept = out.Half
+	} else if plan.Result {
 		if x.Out, err = h.read(out); err != nil {
 			return err
 		}
 	}
-	if plain && plan.Operands&^(1<<sum.Rows) == 0 {
+	switch {
+	case plain && plan.Operands&^(1<<sum.Rows) == 0:
 		x.Grad, x.HalfGrad = gradOut.Data, gradOut.Half
-	} else if x.Grad, err = h.read(gradOut); err != nil {
-		return err
+	case x.HalfGrad == nil:
+		if x.Grad, err = h.read(gradOut); err != nil {
+			return err
+		}
 	}
 	x.Grads = make([][]T, len(grads))
 	for i, grad := range grads {

@@ -217,7 +217,7 @@ func countedBytes(g *Graph, c *programCase, how Exchange) (n int64, err error) {
 		return 0, err
 	}
 	rel := g.topo.Relations[0]
-	layout, plan := p.Partial(4), p.Differentiate(1<<len(p.Operands)-1, 4)
+	layout, plan := p.Partial(4), p.Differentiate(1<<len(p.Operands)-1, 4, false)
 	price, covered := how.cheapest(g.coverings.traffic[rel], layout.RowBytes, layout.SentBytes+layout.ReturnedBytes)
 	back, picked := how.cheapest(g.coverings.traffic[rel], plan.ReturnBytes, plan.PickBytes)
 	picked = picked && plan.PickBytes > 0

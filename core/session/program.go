@@ -163,7 +163,7 @@ func ProgramForward[T Float](g *Graph, p Program, c ProgramCall[T], need uint32)
 	if err != nil {
 		return 0, 0, err
 	}
-	agreed, err = exchange.Forward(x, need, cover, startOf[T](g, p, c.Relation))
+	agreed, err = exchange.Forward(x, need, cover, startOf[T](g, p, c.Relation, false))
 	if err != nil {
 		return 0, 0, err
 	}
@@ -185,8 +185,9 @@ func (p Program) halfRows() bool {
 // among is a set of operands without the bits that stand for none.
 func (p Program) among(operands uint32) uint32 { return operands & (1<<len(p.Operands) - 1) }
 
-// startOf begins operations for a program, whose name is part of the schedule.
-func startOf[T Float](g *Graph, p Program, relation int) exchange.Start {
+// startOf begins operations for a program, whose name is part of the schedule. half: the gradient of the result is in
+// bfloat16.
+func startOf[T Float](g *Graph, p Program, relation int, half bool) exchange.Start {
 	return func(kind comm.Kind, dir comm.Dir, rows string, operands uint32, rowBytes int,
 		f func(op *comm.Op) error) error {
 		var zero T
@@ -195,6 +196,9 @@ func startOf[T Float](g *Graph, p Program, relation int) exchange.Start {
 			what = "of " + sumName(p, sum)
 		} else {
 			what = fmt.Sprintf("(operands %b) of expression %08x", operands, p.Fingerprint) + p.stored()
+			if half {
+				what += " (gradient in bfloat16)"
+			}
 		}
 		return g.run(kind, dir, rowBytes, fmt.Sprintf("%s %s over relation %d, %T", rows, what, relation, zero), f)
 	}
@@ -236,6 +240,9 @@ func ProgramBackward[T Float](g *Graph, p Program, c ProgramCall[T], agreed uint
 		return err
 	}
 	defer x.Close()
+	if readsHalfGrad(x, gradOut) {
+		x.HalfGrad = gradOut.Half
+	}
 	plan := x.Differentiate(p.among(agreed))
 	if err := checkGradients(p, x, plan, c.Out, gradOut, grads); err != nil {
 		return err
@@ -256,7 +263,8 @@ func ProgramBackward[T Float](g *Graph, p Program, c ProgramCall[T], agreed uint
 	if err != nil {
 		return err
 	}
-	if err := exchange.Backward(x, plan, push, cover, startOf[T](g, p, c.Relation)); err != nil {
+	start := startOf[T](g, p, c.Relation, x.HalfGrad != nil)
+	if err := exchange.Backward(x, plan, push, cover, start); err != nil {
 		return err
 	}
 	h.round()

@@ -68,5 +68,5 @@ func pushable(t *testing.T, c *programCase) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p.Differentiate(1<<len(p.Operands)-1, 8).Push != nil
+	return p.Differentiate(1<<len(p.Operands)-1, 8, false).Push != nil
 }

@@ -33,6 +33,7 @@ func benchLoops[T Float](b *testing.B) {
 			return x
 		}
 		x, w, a, mean := fill(rows*d), fill(d), fill(d), fill(d)
+		stored := make([]BFloat16, rows*d)
 		c, y, z := fill(len(col)*heads), make([]T, rows*d), make([]T, rows*d)
 		out, won := make([]T, len(col)*heads), make([]int32, d)
 		runs := make([]Run, rows)
@@ -45,7 +46,7 @@ func benchLoops[T Float](b *testing.B) {
 				for r := range rows {
 					from, to := r*degree, r*degree+degree
 					f(&Gather[T]{Y: y[r*d:][:d], X: x, Stride: d, Col: col[from:to], C: c[from*heads : to*heads],
-						First: true, Out: out[from*heads : to*heads], D: d}, r)
+						Half: stored, First: true, Out: out[from*heads : to*heads], D: d}, r)
 				}
 			}
 		}
@@ -73,7 +74,7 @@ func benchLoops[T Float](b *testing.B) {
 			})
 		}
 		sums := &Gather[T]{Y: y, X: x, Stride: d, Col: col, First: true, D: d}
-		half := &Gather[T]{Y: y, Half: make([]BFloat16, rows*d), Stride: d, Col: col, First: true, D: d}
+		half := &Gather[T]{Y: y, Half: stored, Stride: d, Col: col, First: true, D: d}
 		weighted := &Gather[T]{Y: y, X: x, Stride: d, Col: col, C: c, First: true, D: d}
 		pairs := &Pairs[T]{Out: out[:rows*heads], X: x, Y: z, StrideX: d, StrideY: d,
 			IX: col[:rows], IY: col[rows : 2*rows], Heads: heads, D: d / heads}
@@ -92,6 +93,9 @@ func benchLoops[T Float](b *testing.B) {
 			{"GatherSumsWeighted", true, func() { ops.GatherSums(weighted, runs) }},
 			{"GatherDot", true, each(func(g *Gather[T], _ int) { ops.GatherDot(g) })},
 			{"GatherSumHeads", false, each(func(g *Gather[T], _ int) { ops.GatherSumHeads(g, heads) })},
+			{"HalfSumHeads", true, each(func(g *Gather[T], _ int) { ops.HalfSumHeads(g, heads) })},
+			{"HalfDotHeads", true, each(func(g *Gather[T], _ int) { ops.HalfDotHeads(g, heads) })},
+			{"HalfDotSums", true, each(func(g *Gather[T], _ int) { ops.HalfDotSums(g, w, heads) })},
 			{"GatherDotHeads", true, each(func(g *Gather[T], _ int) { ops.GatherDotHeads(g, heads) })},
 			{"DotSums", true, each(func(g *Gather[T], _ int) { ops.DotSums(g, w, heads) })},
 			{"DotPairs", true, func() { ops.DotPairs(pairs) }},

@@ -1,6 +1,10 @@
 package vec
 
-import "sar/core/internal/dtypes"
+import (
+	"unsafe"
+
+	"sar/core/internal/dtypes"
+)
 
 // BFloat16 is the upper half of a float32. It stores numbers, and every loop computes with what it is as a T.
 type BFloat16 = uint16
@@ -27,6 +31,41 @@ func halfSumScalar[T Float](g *Gather[T]) {
 
 func halfSumsScalar[T Float](g *Gather[T], runs []Run) { gatherEach(g, runs, halfSumScalar[T]) }
 
+func halfSumHeadsScalar[T Float](g *Gather[T], heads int) {
+	if g.First {
+		clear(g.Y)
+	}
+	for k, col := range g.Col {
+		x := g.Half[int(col-g.Base)*g.Stride:][:len(g.Y)]
+		for j := range g.Y {
+			g.Y[j] += T(g.C[k*heads+j/(len(g.Y)/heads)] * wide[T](x[j]))
+		}
+	}
+}
+
+func halfDotHeadsScalar[T Float](g *Gather[T], heads int) { halfDotsScalar(g, g.Y, heads) }
+
+func halfDotSumsScalar[T Float](g *Gather[T], w []T, heads int) {
+	halfDotsScalar(g, w, heads)
+	sums := *g
+	sums.First = false
+	halfSumHeadsScalar(&sums, heads)
+}
+
+func halfDotsScalar[T Float](g *Gather[T], w []T, heads int) {
+	d := len(w) / max(1, heads)
+	for k, col := range g.Col {
+		x := g.Half[int(col-g.Base)*g.Stride:]
+		for h := range heads {
+			var s T
+			for j := h * d; j < (h+1)*d; j++ {
+				s += T(w[j] * wide[T](x[j]))
+			}
+			g.Out[k*heads+h] = s
+		}
+	}
+}
+
 func halfRowsScalar[T Float](z []T, x []BFloat16, stride int, base int32, index []int32, w int) {
 	for k, i := range index {
 		to, from := z[k*w:][:w], x[int(i-base)*stride:][:w]
@@ -41,4 +80,30 @@ func narrowScalar[T Float](z []BFloat16, x []T) {
 	for j, v := range x {
 		z[j] = dtypes.ToBFloat16(float32(v))
 	}
+}
+
+// NearBytes of rows in bfloat16 are brought into the first cache before they are added up:
+// docs/decisions/0027-near-rows.md.
+const NearBytes = 32 << 10
+
+// TouchRows reads something of each cache line of rows, four lines at a time: with less in between, more misses are
+// under way. Inlined, what it reads would be left out.
+//
+//go:noinline
+//go:nocheckptr
+func TouchRows(x []BFloat16, col []int32, base int32, stride, width int) (sum uint64) {
+	const line = 64
+	bytes := 2 * width
+	for _, c := range col {
+		row := unsafe.Pointer(unsafe.SliceData(x[int(c-base)*stride:][:width]))
+		j := 0
+		for ; j+4*line <= bytes; j += 4 * line {
+			sum += *(*uint64)(unsafe.Add(row, j)) + *(*uint64)(unsafe.Add(row, j+line)) +
+				*(*uint64)(unsafe.Add(row, j+2*line)) + *(*uint64)(unsafe.Add(row, j+3*line))
+		}
+		for ; j < bytes; j += line {
+			sum += uint64(*(*BFloat16)(unsafe.Add(row, j)))
+		}
+	}
+	return sum
 }

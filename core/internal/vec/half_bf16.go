@@ -51,3 +51,22 @@ func narrowF32(z []BFloat16, x []float32) {
 	clearUpper()
 	narrowScalar(z[j:], x[j:])
 }
+
+// nearF32 calls f with some slots of a row of width columns at a time, whose source rows it has brought into the first
+// cache: f reads some columns of all of them, and then the next ones.
+func nearF32(g *Gather[float32], width, heads int, f func(part *Gather[float32])) {
+	part, slots := *g, max(4, NearBytes/(2*max(1, width))/4*4)
+	for from := 0; from < len(g.Col); from += slots {
+		to := min(from+slots, len(g.Col))
+		part.Col = g.Col[from:to]
+		if g.C != nil {
+			part.C = g.C[from*heads : to*heads]
+		}
+		if g.Out != nil {
+			part.Out = g.Out[from*heads : to*heads]
+		}
+		TouchRows(g.Half, part.Col, g.Base, g.Stride, width)
+		f(&part)
+		part.First = false
+	}
+}

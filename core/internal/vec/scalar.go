@@ -27,6 +27,9 @@ func scalarOps[T Float]() Ops[T] {
 
 		HalfSum:        halfSumScalar[T],
 		HalfSums:       halfSumsScalar[T],
+		HalfSumHeads:   halfSumHeadsScalar[T],
+		HalfDotHeads:   halfDotHeadsScalar[T],
+		HalfDotSums:    halfDotSumsScalar[T],
 		HalfRows:       halfRowsScalar[T],
 		Narrow:         narrowScalar[T],
 		GatherSumHeads: gatherSumHeadsScalar[T],

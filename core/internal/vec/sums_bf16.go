@@ -16,20 +16,39 @@ const (
 // halfSumF32 walks the columns in tiles of up to three registers: the compiler keeps all that is added to the sums
 // of a slot in registers at once, and of four it has too few.
 func halfSumF32(g *Gather[float32]) {
-	d := len(g.Y)
-	y, x := unsafe.Pointer(unsafe.SliceData(g.Y)), unsafe.Pointer(unsafe.SliceData(g.Half))
-	c := unsafe.Pointer(unsafe.SliceData(g.C))
-	for d > 0 {
-		w := d
-		if d > 4*pairBF16 {
+	halfSumColumnsF32(g, 0, len(g.Y), unsafe.Pointer(unsafe.SliceData(g.C)), sizeF32)
+}
+
+// halfSumHeadsF32 takes one head after the other, in whose sums the coefficients of a slot are heads apart.
+func halfSumHeadsF32(g *Gather[float32], heads int) {
+	if len(g.Y) == 0 || len(g.Col) == 0 {
+		if g.First {
+			clear(g.Y)
+		}
+		return
+	}
+	sums, d := *g, len(g.Y)/heads
+	sums.Out = nil // of another loop
+	nearF32(&sums, len(g.Y), heads, func(g *Gather[float32]) {
+		for h := range heads {
+			halfSumColumnsF32(g, h*d, (h+1)*d, unsafe.Pointer(&g.C[h]), heads*sizeF32)
+		}
+	})
+}
+
+// halfSumColumnsF32 is columns [from, to), with coefficients step bytes apart.
+func halfSumColumnsF32(g *Gather[float32], from, to int, c unsafe.Pointer, step int) {
+	for from < to {
+		w := to - from
+		if w > 4*pairBF16 {
 			w = mostBF16
-		} else if d > mostBF16 {
+		} else if w > mostBF16 {
 			w = 2 * pairBF16
 		}
-		tileBF16(w)(y, x, w, g.Stride*sizeBF16, g.Col, int(g.Base), c, g.First)
-		if d -= w; d > 0 { // past the last tile they would point to nothing
-			y, x = unsafe.Add(y, w*sizeF32), unsafe.Add(x, w*sizeBF16)
-		}
+		y := unsafe.Pointer(unsafe.SliceData(g.Y[from:to]))
+		x := unsafe.Pointer(unsafe.SliceData(g.Half[min(from, len(g.Half)):]))
+		tileBF16(w)(y, x, w, g.Stride*sizeBF16, g.Col, int(g.Base), c, step, g.First)
+		from += w
 	}
 }
 
@@ -46,12 +65,14 @@ func halfSumsF32(g *Gather[float32], runs []Run) {
 			c = unsafe.Pointer(unsafe.SliceData(g.C[r.At:][:r.To-r.From]))
 		}
 		y := unsafe.Pointer(unsafe.SliceData(g.Y[r.Y:][:g.D]))
-		sum(y, x, g.D, stride, g.Col[r.From:r.To], base, c, g.First)
+		sum(y, x, g.D, stride, g.Col[r.From:r.To], base, c, sizeF32, g.First)
 	}
 }
 
 // tileBF16 is the loop over tiles of w columns, which is no more than three registers have.
-func tileBF16(w int) func(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c unsafe.Pointer, first bool) {
+func tileBF16(w int) func(
+	y, x unsafe.Pointer, w, stride int, cols []int32, base int, c unsafe.Pointer, step int, first bool,
+) {
 	switch (w + lanesF32 - 1) / lanesF32 {
 	case 1:
 		return narrowBF16
@@ -67,7 +88,7 @@ func tileBF16(w int) func(y, x unsafe.Pointer, w, stride int, cols []int32, base
 //
 //go:noinline
 //go:nocheckptr
-func narrowBF16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c unsafe.Pointer, first bool) {
+func narrowBF16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c unsafe.Pointer, step int, first bool) {
 	in := firstF32(w)
 	var a f32s
 	if !first {
@@ -76,7 +97,7 @@ func narrowBF16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 	for k, col := range cols {
 		v := partBF16(unsafe.Add(x, (int(col)-base)*stride), in, w)
 		if c != nil {
-			v = fillF32(*(*float32)(unsafe.Add(c, k*sizeF32))).Mul(v)
+			v = fillF32(*(*float32)(unsafe.Add(c, k*step))).Mul(v)
 		}
 		a = a.Add(v)
 	}
@@ -88,7 +109,7 @@ func narrowBF16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 //
 //go:noinline
 //go:nocheckptr
-func sum1BF16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c unsafe.Pointer, first bool) {
+func sum1BF16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c unsafe.Pointer, step int, first bool) {
 	end := w - lanesF32
 	var a0, a1 f32s
 	if !first {
@@ -98,7 +119,7 @@ func sum1BF16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c unsa
 		r := unsafe.Add(x, (int(col)-base)*stride)
 		v0, v1 := wideBF16(r), wideBF16(unsafe.Add(r, end*sizeBF16))
 		if c != nil {
-			b := fillF32(*(*float32)(unsafe.Add(c, k*sizeF32)))
+			b := fillF32(*(*float32)(unsafe.Add(c, k*step)))
 			v0, v1 = b.Mul(v0), b.Mul(v1)
 		}
 		a0, a1 = a0.Add(v0), a1.Add(v1)
@@ -122,7 +143,7 @@ func storePairF32(y unsafe.Pointer, even, odd f32s) {
 //
 //go:noinline
 //go:nocheckptr
-func sum2BF16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c unsafe.Pointer, first bool) {
+func sum2BF16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c unsafe.Pointer, step int, first bool) {
 	end := w - pairBF16
 	var e0, o0, e1, o1 f32s
 	if !first {
@@ -150,7 +171,7 @@ func sum2BF16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c unsa
 			v1 := *(*u32s)(unsafe.Add(r, last))
 			e1 = e1.Add(b.Mul(v1.ShiftAllLeft(16).BitsToFloat32()))
 			o1 = o1.Add(b.Mul(v1.And(odd).BitsToFloat32()))
-			c = unsafe.Add(c, sizeF32)
+			c = unsafe.Add(c, step)
 		}
 	}
 	storePairF32(y, e0, o0)
@@ -162,7 +183,7 @@ func sum2BF16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c unsa
 //
 //go:noinline
 //go:nocheckptr
-func sum3BF16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c unsafe.Pointer, first bool) {
+func sum3BF16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c unsafe.Pointer, step int, first bool) {
 	end := w - pairBF16
 	var e0, o0, e1, o1, e2, o2 f32s
 	if !first {
@@ -197,7 +218,7 @@ func sum3BF16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c unsa
 			v2 := *(*u32s)(unsafe.Add(r, last))
 			e2 = e2.Add(b.Mul(v2.ShiftAllLeft(16).BitsToFloat32()))
 			o2 = o2.Add(b.Mul(v2.And(odd).BitsToFloat32()))
-			c = unsafe.Add(c, sizeF32)
+			c = unsafe.Add(c, step)
 		}
 	}
 	storePairF32(y, e0, o0)

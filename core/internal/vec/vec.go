@@ -33,7 +33,7 @@ type Float interface{ float32 | float64 }
 type Gather[T Float] struct {
 	Y      []T        // [d] row that is added to (GatherSum) or multiplied with (GatherDot)
 	X      []T        // source rows; row r has its d columns at X[r*Stride : r*Stride+d]
-	Half   []BFloat16 // in place of X, for HalfSum and HalfSums
+	Half   []BFloat16 // in place of X, for loops whose names begin with Half
 	Stride int        // elements from one source row to the next
 	Col    []int32    // [n] source rows, Col[k]-Base
 	Base   int32
@@ -60,6 +60,12 @@ type Ops[T Float] struct {
 	// as numbers of T.
 	HalfSum  func(g *Gather[T])
 	HalfSums func(g *Gather[T], runs []Run)
+	// HalfSumHeads is GatherSumHeads of them, whatever d.
+	HalfSumHeads func(g *Gather[T], heads int)
+	// HalfDotHeads and HalfDotSums are GatherDotHeads and DotSums of them, d at least HeadLanes. Sums have the bits of
+	// HalfSumHeads; of products a lane adds those of two columns that lie side by side, one after the other.
+	HalfDotHeads func(g *Gather[T], heads int)
+	HalfDotSums  func(g *Gather[T], w []T, heads int)
 	// HalfRows is Rows of numbers that x has in bfloat16.
 	HalfRows func(z []T, x []BFloat16, stride int, base int32, index []int32, w int)
 	// Narrow: z[j] = x[j] to the nearest that bfloat16 has, of two as near the even one; NaN is 0x7fc0

@@ -49,6 +49,7 @@ def run(relation: Relation, expr: Expr, reduce: Optional[str]) -> Tensor:
     call = _Call(relation, program, written, (rows, *expr.shape), expr.dtype, need)
     call.compares = reduce in ("max_shared", "min_shared")
     call.half = any(leaf.side == "u" and t.dtype == torch.bfloat16 for leaf, t in zip(written.leaves, tensors))
+    call.half_grad = call.half and reduce == "sum"
     call.again = [recomputed.values_of(t) for t in tensors]
     refuse_transforms()
     # peers wait for this worker's part of backward also where none of its tensors needs a gradient
@@ -164,6 +165,8 @@ class _Call:
     """Whether backward compares messages with the result."""
     half = False
     """Whether a tensor of source nodes is bfloat16."""
+    half_grad = False
+    """Whether edges read the gradient of the result in bfloat16, as they do rows."""
     name = "an edge expression"
     operation: Optional[schedule.Operation] = None
     again: Sequence[Optional[recomputed.Values]] = ()
@@ -248,6 +251,7 @@ class _Run(torch.autograd.Function):
             for i, (shape, dtype) in enumerate(ctx.kinds)
         ]
         handle, program = call.relation.handle, call.program.handle
-        grad_out = grad_out.contiguous()
+        half = call.half_grad and grad_out.dtype == torch.float32
+        grad_out = (grad_out.to(torch.bfloat16) if half else grad_out).contiguous()
         abi.program_backward(handle, program, call.make(), operands, state, out, grad_out, grads, call.operation)
         return (None, None, *grads)

@@ -242,12 +242,8 @@ def _back_as_pyg(
             for grad, vectors in ((grad_er, attn[1]), (grad_el, attn[0])):  # autograd begins with the last steps
                 if grad is not None:
                     grad_ft[at] += grad[at] * vectors
-    of_r = (grad_er * ft).sum(0, keepdim=True) if for_r and grad_er is not None else None
-    of_l = None
-    if for_l and grad_el is not None:
-        product = torch.mul(grad_el, ft, out=ft) if grad_el.dtype == ft.dtype else grad_el * ft
-        of_l = product.sum(0, keepdim=True)
-        del product
+    of_r = _of_vectors(grad_er, ft) if for_r and grad_er is not None else None
+    of_l = _of_vectors(grad_el, ft, out=ft) if for_l and grad_el is not None else None
     del ft
     grad_x = grad_w = None
     if grad_ft is not None:
@@ -257,6 +253,15 @@ def _back_as_pyg(
         del x
         grad_x = grad_ft.mm(weight) if for_x else None
     return grad_x, grad_w, of_l, of_r
+
+
+def _of_vectors(grad: Tensor, ft: Tensor, out: Optional[Tensor] = None) -> Tensor:
+    """The gradient of the vectors of one side, ``[1, heads, each]``, from that of its scores. ``out``: where products
+    may go."""
+    if grad.dtype == ft.dtype:
+        return torch.mul(grad, ft, out=out).sum(0, keepdim=True)
+    # wider than the rows: some rows at a time
+    return torch.stack([(grad[at] * ft[at]).sum(0, keepdim=True) for at in _blocks(ft)]).sum(0)
 
 
 def _blocks(rows: Tensor) -> Iterator[slice]:
