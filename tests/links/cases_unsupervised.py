@@ -138,3 +138,38 @@ def taken_back(part: dict[str, Any], ids: np.ndarray) -> list[Any]:
     plain = vars(read)["recon_loss"].__func__ is type(read).recon_loss
     sar.restore(model)
     return [prepared, own, plain, shares, before == {name: set(vars(module)) for name, module in model.named_modules()}]
+
+
+def regressed(part: dict[str, Any], ids: np.ndarray) -> list[Any]:
+    """What DeepGraphInfomax's test gives to its regression: original ids and numbers of own rows in training and test,
+    whichever worker owns them."""
+    import sys
+    import types
+
+    class Regression:
+        def __init__(self, **named: Any) -> None:
+            self.named = named
+
+        def fit(self, z: Any, y: Any) -> Any:
+            self.seen = [z[:, 0].tolist(), y.tolist()]
+            return self
+
+        def score(self, z: Any, y: Any) -> Any:
+            return [self.named, *self.seen, z[:, 0].tolist(), y.tolist()]
+
+    index = sar.pyg.edge_index(built(part, ids))
+    model = sar.prepare(make("DeepGraphInfomax"), index)
+    before = {name: sys.modules.get(name) for name in ("sklearn", "sklearn.linear_model")}
+    module: Any = types.ModuleType("sklearn.linear_model")
+    module.LogisticRegression = Regression
+    sys.modules.update({"sklearn": types.ModuleType("sklearn"), "sklearn.linear_model": module})
+    own = torch.from_numpy(ids)
+    chosen, z = own % 3 == 0, torch.stack([own.double(), own.double()], 1).requires_grad_()
+    try:
+        found = model.test(z[chosen], own[chosen] + 1, z[~chosen], own[~chosen] + 1, max_iter=150)
+    finally:
+        for name, value in before.items():
+            sys.modules.pop(name)
+            if value is not None:
+                sys.modules[name] = value
+    return list(found)

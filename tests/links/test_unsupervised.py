@@ -38,3 +38,13 @@ def test_taken_back(two: Workers) -> None:
     some = cut(2)
     for prepared, own, plain, finite, as_before in two.run(cases.taken_back, some.shares()):
         assert prepared == [True, True] and own and plain and finite and as_before
+
+
+def test_regression_on_all_rows(two: Workers) -> None:
+    """DeepGraphInfomax's test: each worker fits and scores the rows of all."""
+    some = cut(2)
+    ids = np.concatenate([some.rows(rank) for rank in range(2)])
+    known, rest = ids[ids % 3 == 0], ids[ids % 3 != 0]
+    for named, *rows in two.run(cases.regressed, some.shares()):
+        assert named == {"solver": "lbfgs", "max_iter": 150}
+        assert rows == [known.tolist(), (known + 1).tolist(), rest.tolist(), (rest + 1).tolist()]

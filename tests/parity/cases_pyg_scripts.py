@@ -168,6 +168,8 @@ def refused(part: dict[str, Any]) -> dict[str, str]:
         "LargestConnectedComponents": lambda: transforms.LargestConnectedComponents()(data),
         "dropout_edge": lambda: utils.dropout_edge(index, force_undirected=True),
         "MetaPath2Vec": lambda: pyg.MetaPath2Vec({way: index}, 4, [way], 3, 2),
+        "Node2Vec": lambda: _with_walks(lambda: pyg.Node2Vec(index, 4, 3, 2)),
+        "SignedGCN": lambda: pyg.SignedGCN(IN, 4, 2).loss(x, index, index),
         "Explainer": lambda: explainer(x, index),
         "change in place": lambda: index.add_(1),
         "edges of another graph": lambda: pyg.GCNConv(IN, OUT)(x, graph_index(part), torch.ones(n + 1)),
@@ -176,6 +178,14 @@ def refused(part: dict[str, Any]) -> dict[str, str]:
         "edges picked in another order": lambda: index[:, torch.arange(n).flip(0)],
     }
     return {name: refusal(function) for name, function in tried.items()}
+
+
+def _with_walks(call: Callable[[], Any]) -> Any:
+    """As where the library is installed that draws walks."""
+    from unittest import mock
+
+    with mock.patch("torch_geometric.nn.models.node2vec.WITH_PYG_LIB", True), mock.patch("torch.ops.pyg", mock.Mock()):
+        return call()
 
 
 def kernels(part: dict[str, Any]) -> dict[str, str]:

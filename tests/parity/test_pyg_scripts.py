@@ -52,7 +52,8 @@ def test_refused(two: Workers) -> None:
     """Each says what it needs and what to do, on every rank."""
     graph = make("random", 2, seed=75)
     texts = {
-        "MetaPath2Vec": "walks",
+        **dict.fromkeys(["MetaPath2Vec", "Node2Vec"], "walks"),
+        "SignedGCN": "pairs of sar.negative_sampling",
         "Explainer": "explain",
         "change in place": "before it is partitioned",
         "RandomLinkSplit": "of the whole graph",

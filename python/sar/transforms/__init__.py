@@ -40,7 +40,7 @@ def random_walk_pe(
     :param edge_weight: of this worker's edges, ``[edges]``; 1 each by default. A step takes an edge with probability
         weight / max(1, the sum of those of the out-edges of a node)
     :param memory: bytes that blocks of columns may take on a worker, beside the window
-    :returns: ``[own nodes, walk_length]``, float32, or of the dtype of the weights
+    :returns: ``[own nodes, walk_length]``, of the default dtype, or of that of the weights
     :raises ValueError: a length below 1, two node types, or weights that do not fit
     :raises TypeError: no graph split over workers
 
@@ -53,7 +53,7 @@ def random_walk_pe(
     if walk_length < 1:
         raise ValueError(f"random_walk_pe: walk_length is {walk_length}; give at least 1")
     found = adjacency.adjacency_of("sar.transforms.random_walk_pe", edges, edge_weight)
-    dtype = torch.float32 if edge_weight is None else edge_weight.dtype
+    dtype = torch.get_default_dtype() if edge_weight is None else edge_weight.dtype
     return walks.landing(found, walk_length, found.degrees(out=True).clamp(min=1), dtype, memory)
 
 

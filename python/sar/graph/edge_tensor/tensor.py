@@ -407,5 +407,6 @@ _IDENTITIES = ("BackwardHookFunctionBackward", "ViewBackward0")
 
 PAST_OVERRIDES = (
     "an edge tensor went through an operation that does not follow torch's function overrides (often an "
-    "autograd.Function), where its gradient would be lost: give that operation edge_tensor.materialize() instead"
+    "autograd.Function), where its gradient would be lost: give that operation edge_tensor.materialize() instead. "
+    "torch.utils.checkpoint(use_reentrant=True) is one, which DeepGCNLayer(ckpt_grad=True) calls: leave it out"
 )

@@ -122,6 +122,11 @@ WHOLE: Dict[str, Tuple[str, str]] = {
     **{f"nn.{name}.forward": (f"torch_geometric.nn.{name}", WAYS.get(name, BEFORE)) for name in MODELS},
     **{f"nn.{name}.forward": (name, why) for name, why in OWN_WAYS.items()},
     "nn.SignedGCN.create_spectral_features": ("torch_geometric.nn.SignedGCN.create_spectral_features", BEFORE),
+    "nn.SignedGCN.nll_loss": (
+        "torch_geometric.nn.SignedGCN.nll_loss",
+        "it puts the edges of both signs into one edge index: add up the losses of model.discriminate(z, edges) for "
+        "the edges of each sign, and for pairs of sar.negative_sampling",
+    ),
     "nn.Node2Vec.__init__": ("Node2Vec", _WALKS),
     "nn.MetaPath2Vec.__init__": ("MetaPath2Vec", _WALKS),
 }

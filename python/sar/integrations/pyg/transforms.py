@@ -126,7 +126,7 @@ def _laplacian_pe(transform: Any, data: Any) -> Any:
     how = _eigensolver(transform)
     pe = sar_transforms.laplacian_pe(data.edge_index, transform.k, data.edge_weight, random_signs=True, **how)
     weight = data.edge_weight
-    pe = pe.to(torch.float32 if weight is None else weight.dtype)
+    pe = pe.to(torch.get_default_dtype() if weight is None else weight.dtype)
     return add_node_attr(data, pe, attr_name=transform.attr_name)
 
 

@@ -20,7 +20,7 @@ from sar.distributed.agreement import agreed_seed
 from sar.graph.counts import counts
 from sar.graph.edge_index.index import SplitEdgeIndex
 from sar.graph.edge_tensor.tensor import values
-from sar.graph.readout import graph_reduce
+from sar.graph.readout import graph_reduce, rows_of_all
 from sar.links.negative import negative_sampling
 from sar.links.node_ids import shuffled
 from sar.links.scores import link_metrics
@@ -94,6 +94,15 @@ def infomax_loss(model: Any, pos_z: Tensor, neg_z: Tensor, summary: Tensor) -> T
     """Of DeepGraphInfomax."""
     real = model.discriminate(pos_z, summary, sigmoid=True)
     return _surprise(real) + _surprise(1 - model.discriminate(neg_z, summary, sigmoid=True))
+
+
+def infomax_test(
+    model: Any, train_z: Tensor, train_y: Tensor, test_z: Tensor, test_y: Tensor, *args: Any, **named: Any
+) -> float:
+    """Of DeepGraphInfomax: the regression is of the rows of all workers, which each gathers."""
+    rows = [rows_of_all(values(one).detach()) for one in (train_z, train_y, test_z, test_y)]
+    accuracy: float = type(model).test(model, *rows, *args, **named)
+    return accuracy
 
 
 def dgi_forward(model: Any, *args: Any, **kwargs: Any) -> Any:
@@ -176,7 +185,7 @@ _METHODS: Dict[Any, Mapping[str, Callable[..., Any]]] = {
     pyg.GAE: {"recon_loss": recon_loss, "test": test},
     pyg.VGAE: {"kl_loss": kl_loss},
     pyg.ARGA: {"reg_loss": reg_loss, "discriminator_loss": discriminator_loss},
-    pyg.DeepGraphInfomax: {"loss": infomax_loss},
+    pyg.DeepGraphInfomax: {"loss": infomax_loss, "test": infomax_test},
 }
 
 
