@@ -18,6 +18,18 @@ from tests.support import ROOT
 FEATURES, EDGE = 24, 3
 """Columns of nodes and of edges."""
 SPLITS = ("train", "val", "test")
+EPOCHS, HIDDEN, CLASSES = 4, 16, 7
+
+
+Result = tuple[list[float], list[float]]
+"""Losses by epoch, and scores."""
+
+
+def pyg() -> Any:
+    """The layers of PyG, which is imported when a script runs."""
+    import torch_geometric.nn
+
+    return torch_geometric.nn
 
 
 class Found(NamedTuple):

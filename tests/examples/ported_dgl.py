@@ -9,10 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import sar.nn
-from tests.examples.ported import FEATURES, Run
-
-EPOCHS, HIDDEN, CLASSES = 4, 16, 7
-Result = tuple[list[float], list[float]]
+from tests.examples.ported import CLASSES, EPOCHS, FEATURES, HIDDEN, Result, Run
 
 
 def layers() -> Any:

@@ -284,8 +284,13 @@ def _anew(call: Call) -> Any:
             return leaf  # read alone, for how many entries are picked
         return without_data(leaf, device) if isinstance(leaf, (Expr, Tensor)) else leaf
 
-    with fake_tensors() if lowered else contextlib.nullcontext():
+    # Hooks of the user's, as torch.utils.checkpoint has them, would see what is saved here, and that is not done again.
+    with fake_tensors() if lowered else contextlib.nullcontext(), saved_tensors_hooks(_nothing, _nothing):
         return form_of(call.run(given))
+
+
+def _nothing(saved: Any) -> None:
+    """In place of a tensor that no backward will need."""
 
 
 def fake_tensors() -> Any:
