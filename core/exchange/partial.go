@@ -16,8 +16,7 @@ func (x program[T]) results(c Covering, layout *expr.PartialLayout) (
 		return nil
 	}
 	take = func(r, first, n int, src []byte) error {
-		partials.Take(src, c.Cover.Rows[r].Data[first:first+n], c.edges(x.Rel, r, first))
-		return nil
+		return partials.Take(src, c.Cover.Rows[r].Data[first:first+n], c.edges(x.Rel, r, first))
 	}
 	return compute, take, partials
 }
@@ -43,10 +42,7 @@ func (x program[T]) pickedAhead(c Covering, plan *expr.GradientPlan, b *expr.Bac
 			b.GatherPicked(dst, c.Cover.Rows[r].Data[first:first+n], c.edges(x.Rel, r, first))
 			return nil
 		},
-		Consume: func(r, first, n int, src []byte) error {
-			b.AddPicked(&c.Cover.Sums[r], first, n, src)
-			return nil
-		},
+		Consume: func(r, first, n int, src []byte) error { return b.AddPicked(&c.Cover.Sums[r], first, n, src) },
 	}
 }
 

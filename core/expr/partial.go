@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"errors"
 	"slices"
 
 	"sar/core/graph"
@@ -122,7 +123,7 @@ func (x *Partials[T]) Compute(sums *graph.Partial, first, n int, src, reply []by
 
 // Take adds partial results to those of own rows idx. Only ranked sums, whose edges are asked for, have a row more than
 // once, one after the other.
-func (x *Partials[T]) Take(src []byte, idx []int32, edges func(k int, list []int32) []int32) {
+func (x *Partials[T]) Take(src []byte, idx []int32, edges func(k int, list []int32) []int32) error {
 	r, n := x.own, len(idx)
 	w, h, d := r.Program.Width(), x.layout.softmax, 0
 	if r.Program.online >= 0 {
@@ -138,10 +139,11 @@ func (x *Partials[T]) Take(src []byte, idx []int32, edges func(k int, list []int
 		}
 		return k
 	}
+	refused := make([]error, shares)
 	r.Pool.Run(shares, func(t int) {
 		factors := newFactors[T](h)
 		if x.layout.Ranked {
-			x.takeRanked(out, ranks[T](src, len(out)), idx, begin(t), begin(t+1), edges)
+			refused[t] = x.takeRanked(out, ranks[T](src, len(out)), idx, begin(t), begin(t+1), edges)
 			return
 		}
 		for k := begin(t); k < begin(t+1); k++ {
@@ -154,4 +156,5 @@ func (x *Partials[T]) Take(src []byte, idx []int32, edges func(k int, list []int
 			r.mergeWeighed(to, own, &factors, d)
 		}
 	})
+	return errors.Join(refused...)
 }

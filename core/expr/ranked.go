@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"fmt"
 	"slices"
 
 	"sar/core/graph"
@@ -31,15 +32,28 @@ func (x *Partials[T]) writeRanks(begin []int32, to []byte) {
 	})
 }
 
+// checkRanks refuses the ranks of a row that came from a peer where its sum has fewer edges.
+func checkRanks(row []byte, edges int) error {
+	for _, n := range row {
+		if int(n) > edges {
+			return fmt.Errorf("expr: a peer names edge %d of a sum of %d", n, edges)
+		}
+	}
+	return nil
+}
+
 // takeRanked takes partial results [from, to) into those of own rows idx.
 func (x *Partials[T]) takeRanked(out []T, rank []byte, idx []int32, from, to int,
-	edges func(k int, list []int32) []int32) {
+	edges func(k int, list []int32) []int32) error {
 	r := x.own
 	w, def := r.Program.Width(), &defsOf[T]().reduces[r.Program.Reduce]
 	won, list := make([]int32, w), []int32(nil)
 	for k := from; k < to; k++ {
 		if r.Program.namesWinner() {
 			list = edges(k, append(list[:0], def.startWon))
+			if err := checkRanks(rank[k*w:(k+1)*w], len(list)-1); err != nil {
+				return err
+			}
 		}
 		for j, n := range rank[k*w : (k+1)*w] {
 			if won[j] = int32(n); list != nil {
@@ -49,6 +63,7 @@ func (x *Partials[T]) takeRanked(out []T, rank []byte, idx []int32, from, to int
 		i := int(idx[k])
 		def.merge(nil, r.Out[i*w:(i+1)*w], out[k*w:(k+1)*w], r.won(i), won)
 	}
+	return nil
 }
 
 // namesWinner tells whether Winner has edges, rather than how many won.
@@ -94,9 +109,14 @@ func inShares(p *kernel.Pool, n int, f func(from, end int)) {
 }
 
 // AddPicked adds the gradients of ranked sums [first, first+n), which src holds, to those of the sources that won.
-func (b *Backward[T]) AddPicked(sums *graph.Partial, first, n int, src []byte) {
+func (b *Backward[T]) AddPicked(sums *graph.Partial, first, n int, src []byte) error {
 	w, to := b.run.Program.Width(), b.Own.targets[0].data
 	grad, rank, ptr := view.Numbers[T](src)[:n*w], ranks[T](src, n*w), sums.Ptr.Data[first:first+n+1]
+	for i := range n {
+		if err := checkRanks(rank[i*w:(i+1)*w], int(ptr[i+1]-ptr[i])); err != nil {
+			return err
+		}
+	}
 	const share = 16 // columns of a task, which adds in the order of the sums
 	b.run.Pool.Run((w+share-1)/share, func(t int) {
 		for i := range n {
@@ -107,4 +127,5 @@ func (b *Backward[T]) AddPicked(sums *graph.Partial, first, n int, src []byte) {
 			}
 		}
 	})
+	return nil
 }

@@ -16,6 +16,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
 
 from sar.autograd.autocast import autocast_state, under
 from sar.autograd.dtypes import FLOATS
@@ -289,7 +290,7 @@ def _anew(call: Call) -> Any:
         return form_of(call.run(given))
 
 
-def _nothing(saved: Any) -> None:
+def _nothing(saved: Any) -> Any:
     """In place of a tensor that no backward will need."""
 
 
