@@ -27,6 +27,17 @@ RESHAPES: dict[str, Callable[[Tensor], Tensor]] = {
 
 @pytest.mark.parametrize("rows", [0, 1])
 @pytest.mark.parametrize("name", RESHAPES)
+def test_in_inference_mode(rows: int, name: str) -> None:
+    with torch.inference_mode():
+        few, many = torch.zeros(rows, 3, 2), torch.zeros(5, 3, 2)
+        with FewRows():
+            found = RESHAPES[name](few)
+        shared = RESHAPES[name](many).untyped_storage().data_ptr() == many.untyped_storage().data_ptr()
+        assert (found.untyped_storage()._cdata == few.untyped_storage()._cdata) == shared
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+@pytest.mark.parametrize("name", RESHAPES)
 def test_views_and_copies(rows: int, name: str) -> None:
     few, many = torch.zeros(rows, 3, 2), torch.zeros(5, 3, 2)
     wanted = RESHAPES[name](many)
