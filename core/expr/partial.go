@@ -50,10 +50,8 @@ func (p *Program) Partial(elemSize int) *PartialLayout {
 	return x
 }
 
-// rankedBytes is the size of a row of numbers, each of which has a byte besides; padded, so that numbers may follow.
-func rankedBytes(width, elemSize int) int {
-	return (width*(elemSize+1) + elemSize - 1) / elemSize * elemSize
-}
+// rankedBytes is the size of a row of numbers, each of which has a byte besides.
+func rankedBytes(width, elemSize int) int { return aligned(width*(elemSize+1), elemSize) }
 
 // Partials computes partial results of peers' rows, and takes those that peers have computed for own rows.
 type Partials[T Float] struct {

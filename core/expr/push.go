@@ -36,7 +36,7 @@ func (c *code) pushLayout(elemSize int) *PushLayout {
 			size = width * BFloat16.bytes(elemSize)
 		}
 		x.sent = append(x.sent, inputAt{input, width, x.SentBytes})
-		x.SentBytes += (size + elemSize - 1) / elemSize * elemSize // what follows is aligned
+		x.SentBytes += aligned(size, elemSize)
 	}
 	if p.reduce().gradient != nil { // which messages are equal to the result
 		send(p.inputResult(), p.Width())

@@ -39,9 +39,11 @@ func (o *Operand) RowBytes(elemSize int) int {
 	if o.Storage == Native {
 		return o.Width * elemSize
 	}
-	n := o.Width * o.Storage.bytes(elemSize)
-	return (n + elemSize - 1) / elemSize * elemSize // what follows is aligned
+	return aligned(o.Width*o.Storage.bytes(elemSize), elemSize)
 }
+
+// aligned is so many bytes of a row, and as many more as align numbers of the element type that follow.
+func aligned(bytes, elemSize int) int { return (bytes + elemSize - 1) / elemSize * elemSize }
 
 // rowsOf is rows of an operand in bytes, the first of which is that of column base.
 func (r *Run[T]) rowsOf(operand int, data []byte, stride int, base int32) rows[T] {
