@@ -11,12 +11,8 @@ import (
 // TestElements holds the loops over elements against the scalar ones, to the
 // bit where neither order nor rounding is free.
 func TestElements(t *testing.T) {
-	for _, table := range tables {
-		if table.available() {
-			t.Run(table.name+"/float32", func(t *testing.T) { elements(t, &table.f32, 0x1p-23) })
-			t.Run(table.name+"/float64", func(t *testing.T) { elements(t, &table.f64, 0x1p-52) })
-		}
-	}
+	inTables(t, func(t *testing.T, ops *Ops[float32]) { elements(t, ops, 0x1p-23) },
+		func(t *testing.T, ops *Ops[float64]) { elements(t, ops, 0x1p-52) })
 }
 
 const guard = 32
@@ -173,12 +169,7 @@ func exponentials[T Float](t *testing.T, ops *Ops[T], ulps func(got, want T) flo
 
 // TestGatherSumHeads compares to the bit with GatherSum head by head.
 func TestGatherSumHeads(t *testing.T) {
-	for _, table := range tables {
-		if table.available() {
-			t.Run(table.name+"/float32", func(t *testing.T) { gatherSumHeads(t, &table.f32) })
-			t.Run(table.name+"/float64", func(t *testing.T) { gatherSumHeads(t, &table.f64) })
-		}
-	}
+	inTables(t, gatherSumHeads[float32], gatherSumHeads[float64])
 }
 
 func gatherSumHeads[T Float](t *testing.T, ops *Ops[T]) {
@@ -215,12 +206,7 @@ func gatherSumHeads[T Float](t *testing.T, ops *Ops[T]) {
 // TestGatherDotHeads compares to the bit with DotPairs, every number of rows that a tile may
 // be left with.
 func TestGatherDotHeads(t *testing.T) {
-	for _, table := range tables {
-		if table.available() {
-			t.Run(table.name+"/float32", func(t *testing.T) { gatherDotHeads(t, &table.f32) })
-			t.Run(table.name+"/float64", func(t *testing.T) { gatherDotHeads(t, &table.f64) })
-		}
-	}
+	inTables(t, gatherDotHeads[float32], gatherDotHeads[float64])
 }
 
 func gatherDotHeads[T Float](t *testing.T, ops *Ops[T]) {
@@ -269,12 +255,7 @@ func gatherDotHeads[T Float](t *testing.T, ops *Ops[T]) {
 
 // TestMoves compares rows that are moved and added with what plain Go makes of them.
 func TestMoves(t *testing.T) {
-	for _, table := range tables {
-		if table.available() {
-			t.Run(table.name+"/float32", func(t *testing.T) { moves(t, &table.f32) })
-			t.Run(table.name+"/float64", func(t *testing.T) { moves(t, &table.f64) })
-		}
-	}
+	inTables(t, moves[float32], moves[float64])
 }
 
 func moves[T Float](t *testing.T, ops *Ops[T]) {
@@ -311,12 +292,8 @@ func moves[T Float](t *testing.T, ops *Ops[T]) {
 
 // TestLeaky compares the loops of attention with a nonlinearity with plain Go.
 func TestLeaky(t *testing.T) {
-	for _, table := range tables {
-		if table.available() {
-			t.Run(table.name+"/float32", func(t *testing.T) { leakyLoops(t, &table.f32, 0x1p-23) })
-			t.Run(table.name+"/float64", func(t *testing.T) { leakyLoops(t, &table.f64, 0x1p-52) })
-		}
-	}
+	inTables(t, func(t *testing.T, ops *Ops[float32]) { leakyLoops(t, ops, 0x1p-23) },
+		func(t *testing.T, ops *Ops[float64]) { leakyLoops(t, ops, 0x1p-52) })
 }
 
 func leakyLoops[T Float](t *testing.T, ops *Ops[T], eps float64) {

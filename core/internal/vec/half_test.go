@@ -12,12 +12,8 @@ import (
 // products within the rounding of their sums. Of each number of registers and of rows that a tile may be left with, and
 // heads wider than a tile. NaN and infinite numbers of rows that are not summed come in nowhere.
 func TestHalfHeads(t *testing.T) {
-	for _, table := range tables {
-		if table.available() {
-			t.Run(table.name+"/float32", func(t *testing.T) { halfHeads(t, &table.f32, 0x1p-23) })
-			t.Run(table.name+"/float64", func(t *testing.T) { halfHeads(t, &table.f64, 0x1p-52) })
-		}
-	}
+	inTables(t, func(t *testing.T, ops *Ops[float32]) { halfHeads(t, ops, 0x1p-23) },
+		func(t *testing.T, ops *Ops[float64]) { halfHeads(t, ops, 0x1p-52) })
 }
 
 func halfHeads[T Float](t *testing.T, ops *Ops[T], eps float64) {

@@ -15,12 +15,7 @@ var edges = []uint32{0, 1, 0x7fff, 0x8000, 0x8001, 0x18000, 0x7fffff, 0x7f7f7fff
 // TestNarrow holds rounding against the nearest of the two neighbours, by distance: numbers of every exponent, those
 // in the middle, zeros, denormal and infinite ones and NaN, and that nothing beside is written.
 func TestNarrow(t *testing.T) {
-	for _, table := range tables {
-		if table.available() {
-			t.Run(table.name+"/float32", func(t *testing.T) { narrow(t, &table.f32) })
-			t.Run(table.name+"/float64", func(t *testing.T) { narrow(t, &table.f64) })
-		}
-	}
+	inTables(t, narrow[float32], narrow[float64])
 }
 
 func narrow[T Float](t *testing.T, ops *Ops[T]) {

@@ -9,12 +9,7 @@ import (
 
 // TestRuns compares to the bit with plain Go, NaN and infinities among the numbers.
 func TestRuns(t *testing.T) {
-	for _, table := range tables {
-		if table.available() {
-			t.Run(table.name+"/float32", func(t *testing.T) { runs(t, &table.f32) })
-			t.Run(table.name+"/float64", func(t *testing.T) { runs(t, &table.f64) })
-		}
-	}
+	inTables(t, runs[float32], runs[float64])
 }
 
 func runs[T Float](t *testing.T, ops *Ops[T]) {

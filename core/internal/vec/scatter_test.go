@@ -9,12 +9,7 @@ import (
 // TestScatter compares to the bit with plain Go: every width and number of heads, rows that
 // occur several times, and nothing touched beside them.
 func TestScatter(t *testing.T) {
-	for _, table := range tables {
-		if table.available() {
-			t.Run(table.name+"/float32", func(t *testing.T) { scatters(t, &table.f32) })
-			t.Run(table.name+"/float64", func(t *testing.T) { scatters(t, &table.f64) })
-		}
-	}
+	inTables(t, scatters[float32], scatters[float64])
 }
 
 func scatters[T Float](t *testing.T, ops *Ops[T]) {

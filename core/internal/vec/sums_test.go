@@ -10,12 +10,7 @@ import (
 // vec.go states, to the bit: every number of registers, runs of no, one and many
 // slots, and that nothing beside the rows is written.
 func TestGatherSums(t *testing.T) {
-	for _, table := range tables {
-		if table.available() {
-			t.Run(table.name+"/float32", func(t *testing.T) { gatherSums(t, &table.f32) })
-			t.Run(table.name+"/float64", func(t *testing.T) { gatherSums(t, &table.f64) })
-		}
-	}
+	inTables(t, gatherSums[float32], gatherSums[float64])
 }
 
 func gatherSums[T Float](t *testing.T, ops *Ops[T]) {

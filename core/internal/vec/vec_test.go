@@ -46,12 +46,8 @@ func TestChoose(t *testing.T) {
 // TestElementwise holds every table's loops over one row against the scalar
 // ones, at every width that straddles a register, with guards around.
 func TestElementwise(t *testing.T) {
-	for _, table := range tables {
-		if table.available() {
-			t.Run(table.name+"/float32", func(t *testing.T) { elementwise(t, &table.f32, 0x1p-23) })
-			t.Run(table.name+"/float64", func(t *testing.T) { elementwise(t, &table.f64, 0x1p-52) })
-		}
-	}
+	inTables(t, func(t *testing.T, ops *Ops[float32]) { elementwise(t, ops, 0x1p-23) },
+		func(t *testing.T, ops *Ops[float64]) { elementwise(t, ops, 0x1p-52) })
 }
 
 func elementwise[T Float](t *testing.T, ops *Ops[T], eps float64) {
@@ -146,4 +142,14 @@ func room[T any](n int) []T {
 		}
 	}
 	return unsafe.Slice((*T)(unsafe.Pointer(&(*memory)[size-bytes])), n)
+}
+
+// inTables tests the loops of each table that the processor has.
+func inTables(t *testing.T, f32 func(*testing.T, *Ops[float32]), f64 func(*testing.T, *Ops[float64])) {
+	for _, table := range tables {
+		if table.available() {
+			t.Run(table.name+"/float32", func(t *testing.T) { f32(t, &table.f32) })
+			t.Run(table.name+"/float64", func(t *testing.T) { f64(t, &table.f64) })
+		}
+	}
 }
