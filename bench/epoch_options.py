@@ -73,16 +73,16 @@ class Worker:
             sar.memoize(self.features)
             training.epoch()
             kept = sum(one.out.nbytes for of in memo._memo.results.values() for one in of.results.values())
-        sent, seconds = self.sent(), []
+        sent, seconds, cpu = self.sent(), [], time.process_time()
         for _ in range(count):
             sar.comm.barrier()
             begin = time.perf_counter()
             training.epoch()
             seconds.append(time.perf_counter() - begin)
-        sent = (self.sent() - sent) / count
+        sent, cpu = (self.sent() - sent) / count, (time.process_time() - cpu) / count
         if option == "memoize":
             sar.clear_memoized()
-        return {"seconds": seconds, "sent": sent, "kept": kept}
+        return {"seconds": seconds, "cpu": cpu, "sent": sent, "kept": kept}
 
     def sent(self) -> int:
         import sar
@@ -121,6 +121,7 @@ def measure(workers: int, transport: str, hidden: int, args: argparse.Namespace)
         stack.enter_context(group)
         found: dict = {"workers": workers, "transport": transport, "hidden": hidden, **group.answers()[0]}
         seconds: dict[str, list[float]] = {name: [] for name in options}
+        cpu: dict[str, list[float]] = {name: [] for name in options}
         for turn in range(args.rounds + 1):  # the first is warm-up
             for name in options:
                 answers = group.ask(f"{name} {args.epochs}")
@@ -128,10 +129,11 @@ def measure(workers: int, transport: str, hidden: int, args: argparse.Namespace)
                     each = [max(times) for times in zip(*(a["seconds"] for a in answers))]
                     seconds[name].append(statistics.median(each))
                     found[f"{name}_sent"] = sum(a["sent"] for a in answers)
+                    cpu[name].append(sum(a["cpu"] for a in answers))
                 else:
                     found[f"{name}_kept"] = max(a["kept"] for a in answers)
     for name in options:
-        found[name] = statistics.median(seconds[name])
+        found[name], found[f"{name}_cpu"] = statistics.median(seconds[name]), statistics.median(cpu[name])
         found[f"{name}_ratio"] = statistics.median(a / b for a, b in zip(seconds[name], seconds[options[0]]))
     return found
 
@@ -166,15 +168,16 @@ def main() -> None:
             rows.append(
                 [f"{workers} workers, {transport}", str(hidden), f"{one['parameters'] / common.MIB:.1f}"]
                 + [f"{1e3 * one[first]:.0f}", *(f"{one[f'{name}_ratio']:.2f}" for name in others)]
+                + [f"{1e3 * one[f'{name}_cpu']:.0f}" for name in (first, *others)]
                 + [f"{one[f'{name}_sent'] / common.MIB:.0f}" for name in (first, *others)]
                 + [f"{max(one[f'{name}_kept'] for name in others) / common.MIB:.1f}"]
             )
     machine = common.machine()
     print(common.machine_line(machine))
     print(f"\n{args.model.upper()}, {args.graph}, {args.parts} parts; {first}: an epoch in ms, the others to it; then")
-    print(f"MiB that all send in an epoch. shaped: {args.mbit:g} Mbit/s")
-    header = ["", "hidden", "MiB of parameters", first, *others, *(f"{name}, MiB" for name in (first, *others))]
-    print(table([*header, "kept MiB"], rows))
+    print(f"processor time of all workers in ms, and MiB that they send, an epoch. shaped: {args.mbit:g} Mbit/s")
+    each = [f"{name}, {of}" for of in ("CPU", "MiB") for name in (first, *others)]
+    print(table(["", "hidden", "MiB of parameters", first, *others, *each, "kept MiB"], rows))
     common.save(f"epoch-options-{args.model}", {"machine": machine, "results": results})
 
 
