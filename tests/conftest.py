@@ -39,6 +39,11 @@ from tests.support.sessions import SESSIONS, Session, Workers  # noqa: E402
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes() -> None:
+    streams.fork()
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return streams.scheduler(config, log)
 

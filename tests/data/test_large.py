@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import dgl
@@ -72,7 +73,10 @@ def test_cutting_takes_no_memory_for_edges_and_features(tmp_path: Path, kind: st
     if kind == "compressed":
         content = dict(np.load(path))
         content["x"][:] = content["x"][:1]  # or compressing would take long
-        np.savez_compressed(path, **content)
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
+            for name, array in content.items():
+                with file.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                    np.lib.format.write_array(entry, array)
     done = subprocess.run(
         [sys.executable, "-c", MEASURE, str(path), str(tmp_path / "out"), kind],
         capture_output=True,

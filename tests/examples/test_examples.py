@@ -9,13 +9,12 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.examples import several
-from tests.support import ROOT
+from tests.support import ROOT, warm
 from tests.support.command import run_sar
 
 EXAMPLES = ROOT / "examples"
@@ -26,6 +25,11 @@ def sar(*words: object) -> str:
     done = run_sar(*words, deadline=DEADLINE, libraries=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def run(script: str, *words: object) -> None:
+    done = warm.run([str(EXAMPLES / "more" / script), *map(str, words)], DEADLINE, libraries=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -104,8 +108,7 @@ def test_the_demo_fails_where_curves_disagree(
 def papers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Partitions of the heterograph that the examples come with."""
     folder = tmp_path_factory.mktemp("papers")
-    maker = [sys.executable, str(EXAMPLES / "more" / "generate_hetero.py"), str(folder / "papers.npz")]
-    subprocess.run(maker, check=True, timeout=DEADLINE)
+    run("generate_hetero.py", folder / "papers.npz")
     sar("partition", folder / "papers.npz", "--parts", 2, "--out", folder / "parts")
     return folder / "parts" / "papers.json"
 
@@ -115,8 +118,7 @@ def links(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Partitions of Cora with its edges split."""
     folder = tmp_path_factory.mktemp("links")
     if importlib.util.find_spec("torch_geometric"):
-        splitter = [sys.executable, str(EXAMPLES / "more" / "split_links.py"), str(EXAMPLES / "data" / "cora.npz")]
-        subprocess.run([*splitter, "--out", str(folder)], check=True, timeout=DEADLINE)
+        run("split_links.py", EXAMPLES / "data" / "cora.npz", "--out", folder)
     return folder / "links.json"
 
 
@@ -133,7 +135,7 @@ COPIED = {
 }
 if not importlib.util.find_spec("torch_geometric"):
     COPIED = {script: case for script, case in COPIED.items() if not script.startswith("pyg_")}
-FEW = 20
+FEW = 14
 """Epochs after which scripts are half as good at least."""
 
 
@@ -147,9 +149,8 @@ def shown(
     for script, (graph, _) in COPIED.items():
         path = EXAMPLES / script
         if request.param:
-            text = re.sub(r"(?<=for epoch in range\(1, )\d+", str(FEW + 1), path.read_text())
             path = tmp_path_factory.mktemp("few") / script
-            path.write_text(re.sub(r"(?<=if epoch % )\d+", str(FEW), text))
+            several.shorter(EXAMPLES / script, path, FEW, every=FEW)
         made = {"papers": papers, "links": links}
         jobs.append((path, [made[graph] if graph in made else parts(graph, 2)]))
     texts = sar("launch", "-n", 2, *several.command(*jobs)).split("[0] == ")[1:]

@@ -1,4 +1,4 @@
-"""What tests of several kinds share."""
+"""What tests of several kinds share. Streams begin with it imported: PYTEST_DONT_REWRITE."""
 
 from pathlib import Path
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import re
+import subprocess
 from pathlib import Path
 from typing import Any, Iterator
 
+from tests.support import warm
 from tests.support.sessions import SESSIONS, Session
 
 ALWAYS = Session(2, "shm")
@@ -44,6 +46,21 @@ def scheduler(config: Any, log: Any) -> Any:
 
     config.option.loadscopereorder = False  # otherwise by the number of tests, which says little of their time
     return Units(config, log)
+
+
+def fork() -> None:
+    """From now on, pytest-xdist starts streams as forks of a process that has imported torch, DGL and PyG. The
+    processes that fork for the stream are forked from it first, before it has threads and loads the engine."""
+    from execnet import gateway_base, gateway_io
+
+    class Forked(gateway_io.Popen2IOMaster):
+        def __init__(self, args: list[str], execmodel: Any) -> None:
+            code = f"from {warm.__name__} import with_libraries; with_libraries()\n{args[-1]}"
+            pipe = subprocess.PIPE
+            self.popen = warm.Popen(["-c", code], libraries=True, stdin=pipe, stdout=pipe)
+            gateway_base.Popen2IO.__init__(self, self.popen.stdin, self.popen.stdout, execmodel)
+
+    gateway_io.Popen2IOMaster = Forked  # type: ignore[misc]
 
 
 @contextlib.contextmanager

@@ -92,6 +92,7 @@ main(socket.socket(fileno=0))
 @functools.lru_cache(None)
 def with_libraries() -> socket.socket:
     """The process that forks those with DGL and PyG: a fork of the one without."""
+    parent()  # first: a fork that held the other end of its own channel would not see this process end
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     Popen(["-c", LIBRARIES], stdin=theirs)
     theirs.close()
