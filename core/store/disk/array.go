@@ -1,14 +1,14 @@
 package disk
 
 import (
-	"encoding/binary"
 	"fmt"
-	"math"
+	"slices"
 	"sort"
 	"sync"
 
 	"sar/core/internal/argument"
 	"sar/core/internal/dtypes"
+	"sar/core/internal/view"
 	"sar/core/mem"
 )
 
@@ -55,50 +55,37 @@ func (a *Array) Ints(first int64, dst []int64) error {
 	return nil
 }
 
-// Widen converts len(dst) little-endian integers. It returns the first index
-// whose value does not fit int64, or -1.
+// Widen converts len(dst) little-endian integers, which are aligned. It returns the first
+// index whose value does not fit int64, or -1.
 func Widen(dst []int64, b []byte, d dtypes.Type) int {
 	switch d {
 	case dtypes.Int64:
-		for i := range dst {
-			dst[i] = int64(binary.LittleEndian.Uint64(b[8*i:]))
-		}
+		copy(dst, view.Numbers[int64](b))
 	case dtypes.Int32:
-		for i := range dst {
-			dst[i] = int64(int32(binary.LittleEndian.Uint32(b[4*i:])))
-		}
+		widen[int32](dst, b)
 	case dtypes.Uint64:
-		for i := range dst {
-			v := binary.LittleEndian.Uint64(b[8*i:])
-			dst[i] = int64(v)
-			if v > math.MaxInt64 {
-				return i
-			}
-		}
+		copy(dst, view.Numbers[int64](b))
+		return slices.IndexFunc(dst, func(v int64) bool { return v < 0 }) // 1<<63 or more
 	case dtypes.Uint32:
-		for i := range dst {
-			dst[i] = int64(binary.LittleEndian.Uint32(b[4*i:]))
-		}
+		widen[uint32](dst, b)
 	case dtypes.Int16:
-		for i := range dst {
-			dst[i] = int64(int16(binary.LittleEndian.Uint16(b[2*i:])))
-		}
+		widen[int16](dst, b)
 	case dtypes.Uint16:
-		for i := range dst {
-			dst[i] = int64(binary.LittleEndian.Uint16(b[2*i:]))
-		}
+		widen[uint16](dst, b)
 	case dtypes.Int8:
-		for i := range dst {
-			dst[i] = int64(int8(b[i]))
-		}
+		widen[int8](dst, b)
 	case dtypes.Uint8, dtypes.Bool:
-		for i := range dst {
-			dst[i] = int64(b[i])
-		}
+		widen[uint8](dst, b)
 	default:
 		panic(fmt.Sprintf("store: %s is not an integer type", d))
 	}
 	return -1
+}
+
+func widen[T int8 | int16 | int32 | uint8 | uint16 | uint32](dst []int64, b []byte) {
+	for i, v := range view.Numbers[T](b)[:len(dst)] {
+		dst[i] = int64(v)
+	}
 }
 
 // WantVector checks that an array is a vector of n integers.
