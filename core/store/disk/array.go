@@ -22,7 +22,7 @@ type Array struct {
 	Len    int64 // number of elements
 	// fortran says that the first dimension runs fastest (.npy files alone).
 	Fortran bool
-	// Derive gives the numbers from one on, where they follow from other arrays and are in no file of their own.
+	// Derive gives the rows from one on, where they follow from other arrays and are in no file of their own.
 	Derive func(first int64, dst []byte) error
 }
 

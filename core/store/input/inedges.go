@@ -33,8 +33,8 @@ func (c *inEdges) checkEnds() error {
 	return nil
 }
 
-// edgeRuns implements edgeReader.
-func (c *inEdges) edgeRuns(numSrc, numDst int64, yield func(first int64, src, dst []int64) error) error {
+// EdgeRuns implements EdgeReader.
+func (c *inEdges) EdgeRuns(numSrc, numDst int64, yield func(first int64, src, dst []int64) error) error {
 	count := c.source.Len
 	room := min(disk.Batch, count)
 	src, dst := make([]int64, room), make([]int64, room)
@@ -74,10 +74,10 @@ func InEdges(g Graph) (*CSR, bool) {
 		g = l.Graph
 	}
 	d, ok := g.(*directory)
-	if !ok || len(d.node) != 1 || len(d.edge) != 1 {
+	if !ok || len(d.Nodes) != 1 || len(d.Edges) != 1 {
 		return nil, false
 	}
-	in, ok := d.edge[0].edges.(*inEdges)
+	in, ok := d.Edges[0].Runs.(*inEdges)
 	return &CSR{in, d.NumNodes()}, ok
 }
 
