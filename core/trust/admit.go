@@ -2,6 +2,7 @@ package trust
 
 import (
 	"crypto/hmac"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -39,17 +40,10 @@ func (id *Identity) admit(conn net.Conn, p Policy, spoke func()) (net.Conn, Clai
 	if err := sameUser(conn); err != nil {
 		return nil, none, err
 	}
-	got := make([]byte, helloSize)
-	if _, err := io.ReadFull(conn, got[:4]); err != nil {
+	got, hello, ok, err := read(conn, helloMagic)
+	if err != nil {
 		return nil, none, err
 	}
-	if binary.LittleEndian.Uint32(got) != helloMagic {
-		return nil, none, errNotSAR
-	}
-	if _, err := io.ReadFull(conn, got[4:]); err != nil {
-		return nil, none, err
-	}
-	hello, ok := decode(got, helloMagic)
 	if !ok {
 		return nil, none, errNotSAR
 	}
@@ -87,9 +81,8 @@ func (id *Identity) admit(conn net.Conn, p Policy, spoke func()) (net.Conn, Clai
 	}
 	claim := Claim{Purpose: Purpose(hello.code), Rank: int(hello.rank), World: int(hello.world), Mesh: hello.mesh,
 		Certificate: hello.certificate}
-	var err error
 	if encrypted {
-		conn, err = id.tls.server(conn, hello.certificate, transcript(got, sent))
+		conn, err = id.tls.secure(conn, tls.Server, hello.certificate, transcript(got, sent))
 	}
 	return conn, claim, err
 }

@@ -3,6 +3,7 @@ package trust
 import (
 	"crypto/hmac"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -54,17 +55,10 @@ func (id *Identity) Dial(conn net.Conn, to Target) (net.Conn, error) {
 	if _, err := conn.Write(sent); err != nil {
 		return nil, proving(err)
 	}
-	got := make([]byte, helloSize)
-	if _, err := io.ReadFull(conn, got[:4]); err != nil {
+	got, challenge, ok, err := read(conn, challengeMagic)
+	if err != nil {
 		return nil, proving(err)
 	}
-	if binary.LittleEndian.Uint32(got) != challengeMagic { // do not wait for the rest of it
-		return nil, ErrStranger
-	}
-	if _, err := io.ReadFull(conn, got[4:]); err != nil {
-		return nil, proving(err)
-	}
-	challenge, ok := decode(got, challengeMagic)
 	if !ok {
 		return nil, ErrStranger
 	}
@@ -90,7 +84,7 @@ func (id *Identity) Dial(conn net.Conn, to Target) (net.Conn, error) {
 		if to.Certificate != [sha256.Size]byte{} && to.Certificate != challenge.certificate {
 			return nil, fmt.Errorf("rank %d has another certificate than rank 0 told of", to.Peer)
 		}
-		return id.tls.client(conn, challenge.certificate, transcript(sent, got))
+		return id.tls.secure(conn, tls.Client, challenge.certificate, transcript(sent, got))
 	}
 	return conn, nil
 }

@@ -4,6 +4,8 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
+	"io"
+	"net"
 )
 
 // The first 16 bytes of hello and challenge keep their layout in every version,
@@ -115,6 +117,20 @@ func decode(b []byte, magic uint32) (m message, ok bool) {
 	m.peer, m.mesh = le.Uint32(b[56:]), le.Uint32(b[60:])
 	copy(m.certificate[:], b[64:])
 	return m, true
+}
+
+// read reads a hello or a challenge, and of what does not begin as one 4 bytes, since no more may come. ok is
+// false for that.
+func read(conn net.Conn, magic uint32) (raw []byte, m message, ok bool, err error) {
+	raw = make([]byte, helloSize)
+	if _, err := io.ReadFull(conn, raw[:4]); err != nil || binary.LittleEndian.Uint32(raw) != magic {
+		return nil, m, false, err
+	}
+	if _, err := io.ReadFull(conn, raw[4:]); err != nil {
+		return nil, m, false, err
+	}
+	m, ok = decode(raw, magic)
+	return raw, m, ok, nil
 }
 
 // begin makes this worker's hello or challenge.
