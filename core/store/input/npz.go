@@ -77,46 +77,42 @@ func (g *npzGraph) relations() error {
 	if g.single = len(triples) == 0; g.single {
 		triples = append(triples, graph.OnlyEdgeType)
 	}
-	nodes := map[string]bool{}
-	byName := map[string]graph.EdgeType{}
+	nodes, byName := map[string]bool{}, map[string]graph.EdgeType{}
 	for _, t := range triples {
 		nodes[t.Src], nodes[t.Dst] = true, true
 		byName[t.String()] = t
 	}
 	numbers := map[string]int{}
-	number := func(name string) {
-		if _, known := numbers[name]; nodes[name] && !known {
+	number := func(name string) int {
+		if _, known := numbers[name]; !known {
 			numbers[name] = len(g.Nodes)
 			g.Nodes = append(g.Nodes, Table{Name: name, Rows: -1, Arrays: map[string]disk.Array{}})
 		}
+		return numbers[name]
 	}
-	inOrder := triples[:0:0]
-	add := func(t graph.EdgeType) {
-		number(t.Src)
-		number(t.Dst)
-		inOrder = append(inOrder, t)
-		delete(byName, t.String())
-	}
-	for _, name := range g.z.Names {
-		kind, _, _ := strings.Cut(name, "/")
-		if number(kind); !g.single && byName[kind] != (graph.EdgeType{}) {
-			add(byName[kind])
-		}
-	}
+	names := g.z.Names
 	if g.single {
-		add(graph.OnlyEdgeType)
+		names = []string{graph.OnlyEdgeType.String()}
 	}
-	for _, t := range inOrder {
-		a := g.z.Arrays[g.prefix(t.String())+"edge_index"]
+	for _, name := range names {
+		kind, _, _ := strings.Cut(name, "/")
+		if nodes[kind] {
+			number(kind)
+		}
+		t, is := byName[kind]
+		if !is {
+			continue
+		}
+		delete(byName, kind)
+		a := g.z.Arrays[g.prefix(kind)+"edge_index"]
 		if a == nil {
 			return g.z.File.Bad(-1, `an array "edge_index" of shape [2, edges]`, "arrays %q", g.z.Names)
 		}
 		if err := (edgeIndex{a}).check(); err != nil {
 			return err
 		}
-		of := Table{Name: t.String(), Rows: a.Shape[1], Arrays: map[string]disk.Array{}, Runs: edgeIndex{a}}
-		of.Src, of.Dst = numbers[t.Src], numbers[t.Dst]
-		g.Edges = append(g.Edges, of)
+		g.Edges = append(g.Edges, Table{Name: kind, Rows: a.Shape[1], Arrays: map[string]disk.Array{}, Runs: edgeIndex{a},
+			Src: number(t.Src), Dst: number(t.Dst)})
 	}
 	return nil
 }
