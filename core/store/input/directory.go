@@ -208,8 +208,8 @@ func (g *directory) rows(name string, count int64, features disk.Object[npy.Desc
 }
 
 // inEdges opens the CSR of a relation into so many destinations.
-func (g *directory) inEdges(name string, t edgeTypeJSON, rows int64) (*inEdges, error) {
-	c := &inEdges{relation: name}
+func (g *directory) inEdges(name string, t edgeTypeJSON, rows int64) (*CSR, error) {
+	c := &CSR{relation: name}
 	for _, of := range []struct {
 		into *disk.Array
 		what string
