@@ -11,8 +11,8 @@ import (
 	"sar/core/store/npy"
 )
 
-// spread makes an array in each part, of as many rows like those of array as the part has of type t, and has fill append
-// them. made is told of each array.
+// spread makes an array in each part, of as many rows like those of array as the part has of type t, and has fill
+// append them. made is told of each array.
 func (s *writer) spread(k *kinds, t int, array disk.TensorInfo, made func(p int, a npy.Output), name string,
 	fill func(out []*disk.Appender) error) error {
 	files := make([]*os.File, s.to.Parts)
