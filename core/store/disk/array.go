@@ -173,7 +173,9 @@ func (a *Array) fortranRows(first int64, dst []byte) error {
 		if err := a.File.ReadAt(column, a.Offset+(at*rows+first)*size, a.Name); err != nil {
 			return err
 		}
-		scatterColumn(dst[c*size:], column, cols*size, size)
+		for i := range n {
+			copy(dst[(i*cols+c)*size:], column[i*size:(i+1)*size])
+		}
 		for d := len(index) - 1; d > 0; d-- {
 			if index[d]++; index[d] < a.Shape[d] {
 				break
@@ -182,17 +184,4 @@ func (a *Array) fortranRows(first int64, dst []byte) error {
 		}
 	}
 	return nil
-}
-
-// scatterColumn does dst[i*row : i*row+size] = src[i*size : (i+1)*size].
-func scatterColumn(dst, src []byte, row, size int64) {
-	if size == 1 {
-		for i, v := range src {
-			dst[int64(i)*row] = v
-		}
-		return
-	}
-	for i := int64(0); i*size < int64(len(src)); i++ {
-		copy(dst[i*row:i*row+size], src[i*size:])
-	}
 }
