@@ -72,22 +72,19 @@ func (p *Part) slots(yield func(first int64, src, dst, eid []int64) error) error
 type gather struct {
 	disk.Array
 	view mem.Array[byte]
-	raw  []byte // the elements as they are in the file
 }
 
 func newGather(a disk.Array) (*gather, error) {
 	v, err := a.File.View(a.Offset, a.Bytes(), a.Name)
-	return &gather{Array: a, view: v}, err
+	return &gather{a, v}, err
 }
 
 func (g *gather) at(idx, dst []int64) error {
 	size := int64(g.DType.Size())
-	g.raw = g.raw[:0]
-	for _, k := range idx {
-		g.raw = append(g.raw, g.view.Data[k*size:(k+1)*size]...)
-	}
-	if i := disk.Widen(dst, g.raw, g.DType); i >= 0 {
-		return g.File.Bad(g.Offset+idx[i]*size, "values of "+g.Name+" that fit int64", "%d", uint64(dst[i]))
+	for i, k := range idx {
+		if j := disk.Widen(dst[i:i+1], g.view.Data[k*size:(k+1)*size], g.DType); j >= 0 {
+			return g.File.Bad(g.Offset+k*size, "values of "+g.Name+" that fit int64", "%d", uint64(dst[i]))
+		}
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func (a *Array) Ints(first int64, dst []int64) error {
 	return nil
 }
 
-// Widen converts len(dst) little-endian integers, which are aligned. It returns the first
+// Widen converts len(dst) little-endian integers, at any address. It returns the first
 // index whose value does not fit int64, or -1.
 func Widen(dst []int64, b []byte, d dtypes.Type) int {
 	switch d {
