@@ -38,7 +38,7 @@ func misfit(array string, at int64, want, got string, args ...any) error {
 }
 
 // NewStructure makes relation index of worker rank of stored arrays, which it takes over,
-// also where it fails. What is wrong with the arrays is a *MisfitError.
+// also where it fails. What is wrong with the arrays is a *MisfitError; HaloEnds and Travels are the caller's to check.
 func NewStructure(book *Book, rank, index int, a Stored, threads int) (r *Structure, err error) {
 	r = &Structure{threads: max(1, threads), stored: true,
 		RowPtr: a.RowPtr, Col: a.Col, ColPtr: a.ColPtr, Row: a.Row, Order: a.Order, RowEdge: a.RowEdge, Key: a.Key,
