@@ -113,29 +113,22 @@ func fill(loc *locals, from *origin, rels []*Structure) error {
 			return err
 		}
 		t.start()
-		t.edges, t.digest = 0, 0
 	}
-	if err := s.each(s.placeRows); err != nil {
+	if err := s.again(s.placeRows); err != nil {
 		return err
 	}
-	for i := range s.tally {
-		t := &s.tally[i]
-		r := t.r
-		if t.edges != r.NumEdges || t.digest != r.digest {
-			return s.changed(t)
-		}
+	for _, r := range rels {
 		if err := r.cover(from.threads); err != nil {
 			return err
 		}
 		if r.Col, err = mem.Make[int32](mem.Structure, int(r.NumEdges)); err != nil {
 			return err
 		}
-		if err := transpose(compressed{ptr: r.ColPtr.Data, idx: r.Row.Data}, compressed{ptr: r.RowPtr.Data, idx: r.Col.Data},
-			from.threads); err != nil {
+		csr, csc := compressed{ptr: r.RowPtr.Data, idx: r.Col.Data}, compressed{ptr: r.ColPtr.Data, idx: r.Row.Data}
+		if err := transpose(csc, csr, from.threads); err != nil {
 			return err
 		}
-		if err := transpose(compressed{ptr: r.RowPtr.Data, idx: r.Col.Data}, compressed{ptr: r.ColPtr.Data, idx: r.Row.Data},
-			from.threads); err != nil {
+		if err := transpose(csr, csc, from.threads); err != nil {
 			return err
 		}
 		if err := r.makeOrder(); err != nil {

@@ -244,9 +244,13 @@ func (r *Structure) makeOrder() (err error) {
 	if r.Order, err = Locality(r.RowPtr.Data, r.Col.Data); err != nil {
 		return err
 	}
-	if r.RowsBefore, err = SlotsBefore(r.RowPtr.Data, r.Order.Data); err != nil {
-		return err
+	return r.countBefore()
+}
+
+// countBefore fills RowsBefore and ColsBefore.
+func (r *Structure) countBefore() (err error) {
+	if r.RowsBefore, err = SlotsBefore(r.RowPtr.Data, r.Order.Data); err == nil {
+		r.ColsBefore, err = SlotsBefore(r.ColPtr.Data, r.Order.Data)
 	}
-	r.ColsBefore, err = SlotsBefore(r.ColPtr.Data, r.Order.Data)
 	return err
 }

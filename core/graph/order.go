@@ -62,34 +62,25 @@ func edgeOrder(loc *locals, from *origin, rels []*Structure) (err error) {
 			}
 		}
 	}
-	if err := s.each(func(b *block) error { return s.survey(b, work) }); err != nil {
+	if err := s.again(func(b *block) error { return s.survey(b, work) }); err != nil {
 		return err
 	}
 	for i, r := range rels {
-		t := &s.tally[i]
-		if t.edges != r.NumEdges || t.digest != r.digest {
-			return s.changed(t)
-		}
 		if work[i].ids != nil {
 			if err := work[i].ids.seal(); err != nil {
 				return fmt.Errorf("edges of type %s of partition %d: %w", r.Type, loc.rank, err)
 			}
 		}
-		t.start()
+		s.tally[i].start()
 		edges := int(r.NumEdges)
 		if err := cmp.Or(work[i].rows.Make(mem.Scratch, edges), r.ColEdge.Make(mem.Structure, edges)); err != nil {
 			return err
 		}
-		t.edges, t.digest = 0, 0
 	}
-	if err := s.each(func(b *block) error { return s.placeEdges(b, work) }); err != nil {
+	if err := s.again(func(b *block) error { return s.placeEdges(b, work) }); err != nil {
 		return err
 	}
 	for i, r := range rels {
-		t := &s.tally[i]
-		if t.edges != r.NumEdges || t.digest != r.digest {
-			return s.changed(t)
-		}
 		if r.RowEdge, err = mem.Make[int32](mem.Structure, int(r.NumEdges)); err != nil {
 			return err
 		}

@@ -96,14 +96,7 @@ func (f *Frames) Take(i int, end int32) (k0, k1 int64) {
 
 func (f *Frames) Free() { f.all.Free() }
 
-// Bytes is what it holds off the Go heap, in whole pages.
-func (o *Outgoing) Bytes() int64 { return o.Ptr.Bytes() + o.narrow.Bytes() + o.wide.Bytes() }
-
-func (o *Outgoing) free() {
-	o.Ptr.Free()
-	o.narrow.Free()
-	o.wide.Free()
-}
+func (o *Outgoing) arrays() []memory { return []memory{&o.Ptr, &o.narrow, &o.wide} }
 
 // Make makes room for so many edges out of so many sources, into so many rows.
 func (o *Outgoing) Make(sources, rows int, edges int64) (err error) {

@@ -40,8 +40,8 @@ func TestOutgoing(t *testing.T) {
 		if rows <= 1<<16 {
 			perEdge = 2
 		}
-		if o.Bytes() < perEdge*int64(edges) || o.Bytes() > perEdge*int64(edges)+2*4096+4096 {
-			t.Errorf("%d rows: %d edges take %d bytes", rows, edges, o.Bytes())
+		if n := held(o.arrays()); n < perEdge*int64(edges) || n > perEdge*int64(edges)+2*4096+4096 {
+			t.Errorf("%d rows: %d edges take %d bytes", rows, edges, n)
 		}
 		for i, of := range want {
 			slices.Sort(of)
@@ -80,7 +80,7 @@ func TestOutgoing(t *testing.T) {
 			}
 		}
 		frames.Free()
-		o.free()
+		free(o.arrays())
 	}
 }
 

@@ -35,20 +35,6 @@ type Pushed struct {
 	Reached  []mem.Array[int32]
 }
 
-func (p *Pushed) bytes() (n int64) {
-	for i := range p.Outgoing {
-		n += p.Outgoing[i].Bytes() + p.Reached[i].Bytes()
-	}
-	return n
-}
-
-func (p *Pushed) free() {
-	for i := range p.Outgoing {
-		p.Outgoing[i].free()
-		p.Reached[i].Free()
-	}
-}
-
 // Cover is which sums travel in place of rows: those of rows of peers that this worker makes, and
 // those of own rows that peers make.
 type Cover struct {
@@ -114,13 +100,9 @@ func (c *Cover) Make(round, sums, edges int) error {
 }
 
 // Free releases every array.
-func (c *Cover) Free() {
-	for _, a := range c.arrays() {
-		a.Free()
-	}
-}
+func (c *Cover) Free() { free(c.arrays()) }
 
-func (c *Cover) arrays() (all []*mem.Array[int32]) {
+func (c *Cover) arrays() (all []memory) {
 	if c == nil {
 		return nil
 	}
@@ -141,35 +123,28 @@ func (r *Relation) Lead(round int, price Price) int {
 	return int(r.SendLeading[round][price])
 }
 
-// Bytes is what the relation holds off the Go heap, in whole pages.
-func (r *Relation) Bytes() int64 {
-	n := r.Structure.Bytes() + r.OutDegree.Bytes()
+func (r *Relation) arrays() []memory {
+	all := append(r.Structure.arrays(), &r.OutDegree)
 	for i := range r.Send {
-		n += r.Send[i].Bytes()
+		all = append(all, &r.Send[i])
 	}
-	for i := range r.Pushed {
-		n += r.Pushed[i].bytes()
-	}
-	for _, c := range r.Covers {
-		for _, a := range c.arrays() {
-			n += a.Bytes()
+	for _, p := range r.Pushed {
+		for i := range p.Outgoing {
+			all = append(append(all, p.Outgoing[i].arrays()...), &p.Reached[i])
 		}
 	}
-	return n
+	for _, c := range r.Covers {
+		all = append(all, c.arrays()...)
+	}
+	return all
 }
+
+// Bytes is what the relation holds off the Go heap, in whole pages.
+func (r *Relation) Bytes() int64 { return held(r.arrays()) }
 
 // Free releases every array. It may be called again. The source of edges belongs to
 // whoever made it.
 func (r *Relation) Free() {
 	r.Structure.Free()
-	r.OutDegree.Free()
-	for i := range r.Send {
-		r.Send[i].Free()
-	}
-	for i := range r.Pushed {
-		r.Pushed[i].free()
-	}
-	for _, c := range r.Covers {
-		c.Free()
-	}
+	free(r.arrays())
 }

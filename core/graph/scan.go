@@ -103,6 +103,22 @@ func (s *scan) each(visit func(*block) error) error {
 	return visit(b)
 }
 
+// again is each for edges that were counted before. It fails where they are others.
+func (s *scan) again(visit func(*block) error) error {
+	for i := range s.tally {
+		s.tally[i].edges, s.tally[i].digest = 0, 0
+	}
+	if err := s.each(visit); err != nil {
+		return err
+	}
+	for i := range s.tally {
+		if t := &s.tally[i]; t.edges != t.r.NumEdges || t.digest != t.r.digest {
+			return s.changed(t)
+		}
+	}
+	return nil
+}
+
 // resolve appends edges from i on to the block until it is full, the batch
 // ends, or an edge is wrong, and returns where it stopped.
 func (s *scan) resolve(e *EdgeBatch, i int) int {

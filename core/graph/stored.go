@@ -13,7 +13,7 @@ import (
 type Stored struct {
 	RowPtr, Col, ColPtr, Row mem.Array[int32]
 	Order                    mem.Array[int32] // empty: rows are computed as they are
-	HaloEnds                 []int64          // by round, one past the last column of its peer; [0] is NumSrc
+	HaloEnds                 []int64          // by round, one past the last column of its peer: from NumSrc to NumCols
 	// Travels are those of Halo, by round: Leading ascend and are not more than there are columns; nil: all rows travel.
 	Travels []Travels
 	// Either tells the order of edges. RowEdge is that of Structure. Key numbers the
@@ -38,7 +38,7 @@ func misfit(array string, at int64, want, got string, args ...any) error {
 }
 
 // NewStructure makes relation index of worker rank of stored arrays, which it takes over,
-// also where it fails. What is wrong with the arrays is a *MisfitError.
+// also where it fails. What is wrong with the arrays is a *MisfitError; HaloEnds and Travels are the caller's to check.
 func NewStructure(book *Book, rank, index int, a Stored, threads int) (r *Structure, err error) {
 	r = &Structure{threads: max(1, threads), stored: true,
 		RowPtr: a.RowPtr, Col: a.Col, ColPtr: a.ColPtr, Row: a.Row, Order: a.Order, RowEdge: a.RowEdge, Key: a.Key,
@@ -52,9 +52,7 @@ func NewStructure(book *Book, rank, index int, a Stored, threads int) (r *Struct
 	if err = r.place(book, rank, index); err != nil {
 		return r, err
 	}
-	if err = r.haloFrom(&a); err != nil {
-		return r, err
-	}
+	r.haloFrom(&a)
 	r.cache = cacheRowEdge
 	if len(r.Key.Data) > 0 {
 		r.cache = cacheByKey
@@ -62,36 +60,20 @@ func NewStructure(book *Book, rank, index int, a Stored, threads int) (r *Struct
 	if err = r.check(); err != nil {
 		return r, err
 	}
-	if r.RowsBefore, err = SlotsBefore(r.RowPtr.Data, r.Order.Data); err != nil {
-		return r, err
-	}
-	r.ColsBefore, err = SlotsBefore(r.ColPtr.Data, r.Order.Data)
-	return r, err
+	return r, r.countBefore()
 }
 
 // haloFrom numbers the boundary rows.
-func (r *Structure) haloFrom(a *Stored) error {
-	ends := a.HaloEnds
-	if len(ends) != r.Parts {
-		return misfit("HaloEnds", 0, fmt.Sprintf("%d numbers", r.Parts), "%d", len(ends))
-	}
+func (r *Structure) haloFrom(a *Stored) {
 	r.Halo = make([]Halo, r.Parts)
-	at := int64(r.NumSrc)
-	for q, end := range ends {
-		if q == 0 && end != at || end < at || end > int64(r.NumCols()) || q == r.Parts-1 && end != int64(r.NumCols()) {
-			return misfit("HaloEnds", int64(q), fmt.Sprintf("numbers that ascend from the %d own rows to the %d columns",
-				r.NumSrc, r.NumCols()), "%d", end)
+	for q := 1; q < r.Parts; q++ {
+		h := &r.Halo[q]
+		h.Peer, h.Begin, h.End = (r.Rank-q+r.Parts)%r.Parts, int32(a.HaloEnds[q-1]), int32(a.HaloEnds[q])
+		h.AllRows()
+		if a.Travels != nil {
+			h.Travels = a.Travels[q]
 		}
-		if q > 0 {
-			r.Halo[q] = Halo{Peer: (r.Rank - q + r.Parts) % r.Parts, Begin: int32(at), End: int32(end)}
-			r.Halo[q].AllRows()
-			if a.Travels != nil {
-				r.Halo[q].Travels = a.Travels[q]
-			}
-		}
-		at = end
 	}
-	return nil
 }
 
 // check holds the arrays against each other, so that nothing that reads them leaves them:

@@ -98,15 +98,6 @@ func (r *Structure) InDegrees(out []int64) {
 	}
 }
 
-// Bytes is what the structure holds off the Go heap, in whole pages.
-func (r *Structure) Bytes() int64 {
-	n := int64(0)
-	for _, a := range r.arrays() {
-		n += a.Bytes()
-	}
-	return n
-}
-
 // Span is the slots of a row that read columns [begin, end).
 func (r *Structure) Span(row int, begin, end int32) (k0, k1 int64) {
 	last := int64(r.RowPtr.Data[row+1])
@@ -114,8 +105,27 @@ func (r *Structure) Span(row int, begin, end int32) (k0, k1 int64) {
 	return k0, ascending.RunEnd(r.Col.Data, k0, last, end)
 }
 
-func (r *Structure) arrays() []*mem.Array[int32] {
-	all := []*mem.Array[int32]{&r.RowPtr, &r.Col, &r.ColPtr, &r.Row, &r.RowEdge, &r.ColEdge, &r.ParentEdge, &r.Key,
+// memory is a mem.Array of whatever numbers.
+type memory interface {
+	Bytes() int64
+	Free()
+}
+
+func held(arrays []memory) (bytes int64) {
+	for _, a := range arrays {
+		bytes += a.Bytes()
+	}
+	return bytes
+}
+
+func free(arrays []memory) {
+	for _, a := range arrays {
+		a.Free()
+	}
+}
+
+func (r *Structure) arrays() []memory {
+	all := []memory{&r.RowPtr, &r.Col, &r.ColPtr, &r.Row, &r.RowEdge, &r.ColEdge, &r.ParentEdge, &r.Key,
 		&r.Order, &r.RowsBefore, &r.ColsBefore, &r.moved}
 	for i := range r.Halo {
 		all = append(all, &r.Halo[i].Rows)
@@ -123,11 +133,12 @@ func (r *Structure) arrays() []*mem.Array[int32] {
 	return all
 }
 
+// Bytes is what the structure holds off the Go heap, in whole pages.
+func (r *Structure) Bytes() int64 { return held(r.arrays()) }
+
 // Free releases every array. It may be called again. The source of edges belongs to whoever made it.
 func (r *Structure) Free() {
-	for _, a := range r.arrays() {
-		a.Free()
-	}
+	free(r.arrays())
 	r.origin, r.ordered, r.cache = nil, false, cacheNone
 }
 

@@ -75,7 +75,7 @@ const settled = 200
 type fennel struct {
 	Fennel
 	assignment  []int32
-	constraints []constraint
+	constraints []*constraint
 	inGroup     int       // parts of a group
 	steep       float64   // neighbours that a part of mean load is penalized by
 	penalty     []float64 // [parts] in neighbours, as of the start of the block
@@ -124,7 +124,7 @@ func (f Fennel) start(assignment []int32, graph Neighbours) (*fennel, error) {
 			return nil, err
 		}
 		if c != nil {
-			w.constraints = append(w.constraints, *c)
+			w.constraints = append(w.constraints, c)
 		}
 	}
 	// Fennel's alpha * gamma * |S|^(gamma - 1) with gamma = 3/2 and alpha =

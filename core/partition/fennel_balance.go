@@ -56,8 +56,7 @@ func (w *fennel) bound(pass int) bool {
 	if pass < len(early) && pass < w.Passes-1 {
 		slack *= early[pass]
 	}
-	for i := range w.constraints {
-		c := &w.constraints[i]
+	for _, c := range w.constraints {
 		for p := range c.limit {
 			// a part as large as the mean, rounded up, is always allowed
 			c.limit[p] = max(int64((1+slack)*c.mean[p]), int64(math.Ceil(c.mean[p])))
@@ -71,8 +70,7 @@ var early = [...]float64{8, 2}
 
 // fits tells whether a part has room for what a node weighs.
 func (w *fennel) fits(v int64, p int32) bool {
-	for i := range w.constraints {
-		c := &w.constraints[i]
+	for _, c := range w.constraints {
 		if x := c.of(v); x > 0 && c.load[p]+x > c.limit[p] {
 			return false
 		}
@@ -82,8 +80,8 @@ func (w *fennel) fits(v int64, p int32) bool {
 
 // over tells whether a node's part has more than it may of what the node weighs.
 func (w *fennel) over(v int64, p int32) bool {
-	for i := range w.constraints {
-		if c := &w.constraints[i]; c.load[p] > c.limit[p] && c.of(v) > 0 {
+	for _, c := range w.constraints {
+		if c.load[p] > c.limit[p] && c.of(v) > 0 {
 			return true
 		}
 	}
@@ -96,8 +94,7 @@ const nobody = -1
 // fill is how full a part would be with a node, relative to the mean: the fullest of its
 // constraints counts.
 func (w *fennel) fill(p int32, v int64) (fill float64) {
-	for i := range w.constraints {
-		c := &w.constraints[i]
+	for _, c := range w.constraints {
 		load := c.load[p]
 		if v != nobody {
 			load += c.of(v)

@@ -55,8 +55,8 @@ func (w *fennel) assignBlock(r rows, block span) {
 func (w *fennel) weigh() {
 	for p := range w.penalty {
 		var sum float64
-		for c := range w.constraints {
-			sum += math.Sqrt(float64(w.constraints[c].load[p]) / w.constraints[c].mean[p])
+		for _, c := range w.constraints {
+			sum += math.Sqrt(float64(c.load[p]) / c.mean[p])
 		}
 		w.penalty[p] = w.steep * sum / float64(max(1, len(w.constraints)))
 		if g := p / w.inGroup; p%w.inGroup == 0 || w.penalty[p] < w.penalty[w.lightest[g]] {
@@ -163,8 +163,7 @@ func (w *fennel) move(v int64, to int32) {
 			return
 		}
 	}
-	for i := range w.constraints {
-		c := &w.constraints[i]
+	for _, c := range w.constraints {
 		if from >= 0 {
 			c.load[from] -= c.of(v)
 		}

@@ -1,9 +1,9 @@
 package partition
 
 import (
-	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"sort"
 
 	"sar/core/mem"
@@ -34,7 +34,7 @@ type CSR interface {
 }
 
 const (
-	runEntries = 1 << 20 // of a run of rows: 4 MiB, of which there are three
+	runEntries = 1 << 20 // of a run of rows: 4 MiB, of which there are two
 	runNodes   = 1 << 17
 )
 
@@ -45,7 +45,7 @@ type symmetric struct {
 }
 
 // Symmetric reads a matrix that holds every edge in both directions. Loops and
-// repetitions are dropped. While Rows runs it holds some 16 MiB, and 4 bytes for each
+// repetitions are dropped. While Rows runs it holds some 12 MiB, and 4 bytes for each
 // neighbour of the node that has most of them.
 func Symmetric(m CSR) Neighbours { return symmetric{m, runEntries} }
 
@@ -61,8 +61,8 @@ func (m symmetric) Rows(yield func(first int64, ptr []int64, adj []int32) error)
 	go func() {
 		defer close(full)
 		r := rowReader{symmetric: m}
-		defer r.free()
-		if err := r.open(); err != nil {
+		defer r.offsets.Free()
+		if err := r.offsets.Make(mem.Scratch, int(min(runNodes, m.NumNodes()))+1); err != nil {
 			full <- &run{err: err}
 			return
 		}
@@ -115,20 +115,9 @@ type rowReader struct {
 	symmetric
 	node, entry int64 // the next ones
 	offsets     mem.Array[int64]
-	raw         mem.Array[int32]
 }
 
-func (r *rowReader) open() error {
-	return cmp.Or(r.offsets.Make(mem.Scratch, int(min(runNodes, r.NumNodes()))+1),
-		r.raw.Make(mem.Scratch, int(min(int64(r.room), max(1, r.NumEntries())))))
-}
-
-func (r *rowReader) free() {
-	r.offsets.Free()
-	r.raw.Free()
-}
-
-// fill reads as many whole rows as fit, at least one.
+// fill reads as many whole rows as fit, at least one, and drops the nodes themselves and repetitions.
 func (r *rowReader) fill(into *run) error {
 	offsets := r.offsets.Data[:min(int64(len(r.offsets.Data)), r.NumNodes()-r.node+1)]
 	if err := r.ReadOffsets(r.node, offsets); err != nil {
@@ -137,58 +126,33 @@ func (r *rowReader) fill(into *run) error {
 	if err := r.checkOffsets(offsets); err != nil {
 		return err
 	}
-	rows := sort.Search(len(offsets)-1, func(i int) bool { return offsets[i+1]-r.entry > int64(r.room) })
-	offsets = offsets[:max(1, rows)+1]
-	into.first, into.ptr, into.adj = r.node, into.ptr[:0], into.adj[:0]
-	row, last := 0, int32(-1)
-	begin := func() { // of row
-		into.ptr = append(into.ptr, int64(len(into.adj)))
-		last = -1
+	rows := max(1, sort.Search(len(offsets)-1, func(i int) bool { return offsets[i+1]-r.entry > int64(r.room) }))
+	entries := int(offsets[rows] - r.entry)
+	adj := slices.Grow(into.adj[:0], entries)[:entries]
+	if err := r.ReadColumns(r.entry, adj); err != nil {
+		return err
 	}
-	begin()
-	for row < len(offsets)-1 {
-		if r.entry == offsets[row+1] {
-			row++
-			begin()
-			continue
-		}
-		chunk := r.raw.Data[:min(int64(len(r.raw.Data)), offsets[len(offsets)-1]-r.entry)]
-		if err := r.ReadColumns(r.entry, chunk); err != nil {
-			return err
-		}
-		for len(chunk) > 0 {
-			n := min(int64(len(chunk)), offsets[row+1]-r.entry)
-			if err := r.keep(into, int32(r.node)+int32(row), &last, chunk[:n]); err != nil {
-				return err
+	into.first, into.ptr = r.node, append(into.ptr[:0], 0)
+	nodes, kept := uint32(r.NumNodes()), 0
+	for i, end := range offsets[1 : rows+1] {
+		node, last := int32(r.node)+int32(i), int32(-1)
+		for _, u := range adj[offsets[i]-r.entry : end-r.entry] {
+			if uint32(u) >= nodes {
+				return damage("node %d has neighbour %d; expected one in [0, %d)", node, u, nodes)
 			}
-			chunk = chunk[n:]
-			r.entry += n
-			for row < len(offsets)-1 && len(chunk) > 0 && r.entry == offsets[row+1] {
-				row++
-				begin()
+			if u < last {
+				return damage("the neighbours of node %d are not in ascending order: %d comes after %d", node, u, last)
 			}
+			if u != last && u != node {
+				adj[kept] = u
+				kept++
+			}
+			last = u
 		}
+		into.ptr = append(into.ptr, int64(kept))
 	}
-	r.node += int64(len(offsets) - 1)
-	return nil
-}
-
-// keep appends a piece of the row of node to the run, without the node and what equals last.
-func (r *rowReader) keep(into *run, node int32, last *int32, columns []int32) error {
-	nodes, before, adj := uint32(r.NumNodes()), *last, into.adj
-	for _, u := range columns {
-		if uint32(u) >= nodes {
-			return damage("node %d has neighbour %d; expected one in [0, %d)", node, u, nodes)
-		}
-		if u < before {
-			return damage("the neighbours of node %d are not in ascending order: %d comes after %d", node, u, before)
-		}
-		if u != before && u != node {
-			adj = append(adj, u)
-		}
-		before = u
-	}
-	*last, into.adj = before, adj
+	into.adj = adj[:kept]
+	r.node, r.entry = r.node+int64(rows), offsets[rows]
 	return nil
 }
 

@@ -18,8 +18,7 @@ type Cache struct {
 type cachedType struct {
 	room  int
 	nodes *table            // numbers are those of the rows
-	rows  [][]byte          // by column; a row is written once, before its node is in nodes
-	held  []mem.Array[byte] // their memory
+	rows  []mem.Array[byte] // by column; a row is written once, before its node is in nodes
 }
 
 // NewCache makes a cache of at most limit bytes, shared out among node types by
@@ -50,7 +49,7 @@ func NewCache(g *Graph, inputs [][]Column, limit int64) (*Cache, error) {
 				c.Free()
 				return nil, err
 			}
-			k.held, k.rows = append(k.held, rows), append(k.rows, rows.Data)
+			k.rows = append(k.rows, rows)
 		}
 	}
 	return c, nil
@@ -59,8 +58,8 @@ func NewCache(g *Graph, inputs [][]Column, limit int64) (*Cache, error) {
 // Free unmaps the rows.
 func (c *Cache) Free() {
 	for t := range c.types {
-		for i := range c.types[t].held {
-			c.types[t].held[i].Free()
+		for i := range c.types[t].rows {
+			c.types[t].rows[i].Free()
 		}
 	}
 }
@@ -116,7 +115,7 @@ func (s *Sampler) keep(b *Batch) {
 			}
 			for k, column := range s.cfg.Inputs[t] {
 				size := column.RowBytes
-				copy(c.rows[k][n*size:(n+1)*size], b.Inputs[t][k][int(at)*size:])
+				copy(c.rows[k].Data[n*size:(n+1)*size], b.Inputs[t][k][int(at)*size:])
 			}
 			c.nodes.number(nodes[at])
 		}

@@ -80,7 +80,7 @@ func drawFor[T wireID](s *Sampler, layer, q, first int, src, id []T) {
 		}
 		from, to := a.entries(i)
 		at, rows := a.at[from:to+1], s.asked[q].rows[rel.DstType]
-		named, kept := id != nil && s.withEdges(i), s.cfg.EdgeData != nil && len(s.cfg.EdgeData[i]) > 0
+		named, kept := id != nil && s.withEdges(i), s.cfg.hasData(i)
 		begin, end := after(at, int64(lo)), after(at, int64(hi-1))+1
 		all := s.drawing(layer, i, s.asked[q].key)
 		s.tasks(end-begin, func(r0, r1 int) {
@@ -190,7 +190,7 @@ func sources[T wireID](d *drawing, begin int64, slots []int32, out []T) {
 }
 
 // edges writes the edges of slots, counted from first.
-func edges[T wireID](d *drawing, begin int64, slots []int32, first int64, out []T) {
+func edges[T wireID | int32](d *drawing, begin int64, slots []int32, first int64, out []T) {
 	order := d.rel.RowEdge.Data[begin:]
 	out = out[:len(slots)]
 	for i, slot := range slots {

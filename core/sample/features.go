@@ -5,15 +5,6 @@ import (
 	"sar/core/kernel"
 )
 
-// gather copies the rows of ids, one after the other.
-func (c *Column) gather(dst []byte, ids []uint32) {
-	size := c.RowBytes
-	for j, id := range ids {
-		row := int(id) * size
-		copy(dst[j*size:(j+1)*size], c.Rows[row:row+size])
-	}
-}
-
 // copyRows copies rows of size bytes: row from[i] of src becomes row to[i] of
 // dst. A list that is nil stands for 0, 1, 2, ….
 func (s *Sampler) copyRows(dst, src []byte, size int, to, from []int32) {
@@ -110,7 +101,7 @@ func (s *Sampler) takeInputs(t *rpc, b *Batch) error {
 		for j, column := range s.cfg.Inputs[k] {
 			s.copyRows(b.Inputs[k][j], column.Rows, column.RowBytes, s.ask[me].at[k], s.ask[me].rows[k])
 			if s.cache != nil {
-				s.copyRows(b.Inputs[k][j], s.cache.types[k].rows[j], column.RowBytes, s.use[k].at, s.use[k].row)
+				s.copyRows(b.Inputs[k][j], s.cache.types[k].rows[j].Data, column.RowBytes, s.use[k].at, s.use[k].row)
 			}
 		}
 	}

@@ -99,9 +99,8 @@ func (s *Sampler) serveLayer(t *rpc, l int) error {
 			err := t.c.FromPeers(func(_, q int) error {
 				begin, end := s.serve[q].edges(i)
 				ids := s.serve[q].id[begin:end]
-				return t.send(q, len(ids), column.RowBytes, func(first, n int,
-					dst []byte) {
-					column.gather(dst, ids[first:first+n])
+				return t.send(q, len(ids), column.RowBytes, func(first, n int, dst []byte) {
+					s.copyRows(dst, column.Rows, column.RowBytes, nil, ids[first:first+n])
 				})
 			})
 			if err != nil {

@@ -12,7 +12,7 @@ type reply struct {
 	counts []uint32 // edges per (relation, row)
 	first  []int    // [relation]: its first entry in counts; one more at the end
 	at     []int64  // edges before each entry of counts, and the sum
-	id     []uint32 // own edges that were drawn, where their columns are wanted
+	id     []int32  // own edges that were drawn, where their columns are wanted
 }
 
 // entries are the places in counts of relation i; at has one more.

@@ -156,9 +156,7 @@ func (s *Sampler) MaxRowBytes() int {
 }
 
 // withEdges tells whether edges of a relation are named on the wire.
-func (s *Sampler) withEdges(rel int) bool {
-	return s.cfg.EdgeIDs || s.cfg.EdgeData != nil && len(s.cfg.EdgeData[rel]) > 0
-}
+func (s *Sampler) withEdges(rel int) bool { return s.cfg.EdgeIDs || s.cfg.hasData(rel) }
 
 // named tells whether edges of any relation are.
 func (s *Sampler) named() bool {
@@ -190,8 +188,10 @@ func hashColumns(sum uint64, columns [][]Column) uint64 {
 // NeedsEdgeOrder tells whether draws from a relation read its edges in the
 // users' order.
 func (c *Config) NeedsEdgeOrder(rel int) bool {
-	return c.EdgeIDs || c.Weights != nil || c.EdgeData != nil && len(c.EdgeData[rel]) > 0
+	return c.EdgeIDs || c.Weights != nil || c.hasData(rel)
 }
+
+func (c *Config) hasData(rel int) bool { return c.EdgeData != nil && len(c.EdgeData[rel]) > 0 }
 
 // Free unmaps what the sampler holds. Batches live on.
 func (s *Sampler) Free() {

@@ -11,7 +11,7 @@ type table struct {
 	first int64   // position of own row 0
 	total uint64  // nodes of the type
 	all   []int32 // number + 1 by position, 0: not met; nil where that is too large
-	own   []int32 // the same of own rows, part of all where that is there
+	own   []int32 // without all: the same of own rows
 	slots []slot  // open addressing, a power of two, at most half full
 	used  int
 	Nodes []int64 // by number
@@ -26,13 +26,11 @@ type slot struct {
 // over all of them.
 func newTable(space Space, rank int, few uint64) *table {
 	t := &table{first: space[rank] - space[0], total: uint64(space[len(space)-1] - space[0])}
-	own := int(space[rank+1] - space[rank])
 	if t.total <= few {
 		t.all = make([]int32, t.total)
-		t.own = t.all[t.first:][:own]
 		return t
 	}
-	t.own, t.slots = make([]int32, own), make([]slot, 1<<10)
+	t.own, t.slots = make([]int32, space[rank+1]-space[rank]), make([]slot, 1<<10)
 	return t
 }
 

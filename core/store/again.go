@@ -37,16 +37,11 @@ func (s *PartitionEdges) Open(use func() error) error {
 		s.Partition = nil
 		p.Close() // files read only: nothing can be lost
 	}()
-	return s.damage(use())
-}
-
-// damage makes a FormatError of what is wrong with the edges of a file though each by
-// itself is in order.
-func (s *PartitionEdges) damage(err error) error {
-	if !errors.Is(err, graph.ErrTwice) {
-		return err
+	err = use()
+	if errors.Is(err, graph.ErrTwice) { // of edges each of which is in order by itself
+		err = disk.Bad(s.path, -1, "partitions in which every edge has an id of its own", "%v", err)
 	}
-	return disk.Bad(s.path, -1, "partitions in which every edge has an id of its own", "%v", err)
+	return err
 }
 
 // Relations implements topology.Made: a part in SAR's format has them.

@@ -15,11 +15,10 @@ import (
 // relation, are those of part 0, then those of part 1, and so on; features "orig_id" keep
 // what they say.
 type allParts struct {
-	parts      []*Partition
-	node, edge []input.TypeRows
-	first      []int64   // [node type] first node of the type
-	base       [][]int64 // [node type][part] first node of the part among those of the type
-	room       int64     // edges that are held at a time
+	input.Tables
+	parts []*Partition
+	base  [][]int64 // [node type][part] first node of the part among those of the type
+	room  int64     // edges that are held at a time
 }
 
 // LimitMemory sets how much EdgesBatch may take beside the nodes of a part.
@@ -35,7 +34,7 @@ func OpenParts(jsonPath string, flags Flags) (input.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &allParts{parts: parts}
+	g := &allParts{Tables: input.Tables{Name: jsonPath}, parts: parts}
 	g.LimitMemory(DefaultMemory / edgeShare)
 	if err := g.describe(); err != nil {
 		g.Close()
@@ -64,69 +63,80 @@ func closeParts(parts []*Partition) (err error) {
 
 func (g *allParts) describe() error {
 	book := g.parts[0].Book()
-	var at int64
 	for t, name := range book.NodeTypes {
-		g.first = append(g.first, at)
-		base, rows := []int64{}, int64(0)
+		of, base := input.Table{Name: name}, []int64{}
 		for p := range g.parts {
-			base = append(base, rows)
-			rows += book.NumNodes(t, p)
+			base = append(base, of.Rows)
+			of.Rows += book.NumNodes(t, p)
 		}
-		g.base = append(g.base, base)
-		at += rows
-		g.node = append(g.node, input.TypeRows{Name: name, Rows: rows})
+		if err := g.features(false, &of); err != nil {
+			return err
+		}
+		g.Nodes, g.base = append(g.Nodes, of), append(g.base, base)
 	}
 	for r, et := range book.EdgeTypes {
-		var rows int64
+		of := input.Table{Name: et.String(), Runs: partsRelation{g, r},
+			Src: slices.Index(book.NodeTypes, et.Src), Dst: slices.Index(book.NodeTypes, et.Dst)}
 		for p := range g.parts {
-			rows += book.NumEdges(r, p)
+			of.Rows += book.NumEdges(r, p)
 		}
-		g.edge = append(g.edge, input.TypeRows{Name: et.String(), Rows: rows})
-	}
-	for edge, list := range map[bool][]input.TypeRows{false: g.node, true: g.edge} {
-		for i := range list {
-			if err := g.features(edge, &list[i]); err != nil {
-				return err
-			}
+		if err := g.features(true, &of); err != nil {
+			return err
 		}
+		g.Edges = append(g.Edges, of)
 	}
 	return nil
 }
 
 // features finds the features of a type, which all parts have to have alike.
-func (g *allParts) features(edge bool, of *input.TypeRows) error {
+func (g *allParts) features(edge bool, of *input.Table) error {
+	var all []disk.TensorInfo
 	for p, part := range g.parts {
-		var arrays []disk.TensorInfo
+		var here []disk.TensorInfo
 		for _, f := range part.Features(edge) {
-			if name, is := strings.CutPrefix(f.Name, of.Name+"/"); is {
-				arrays = append(arrays, disk.TensorInfo{Name: name, DType: f.DType,
-					Shape: append([]int64{of.Rows}, f.Shape[1:]...)})
+			if strings.HasPrefix(f.Name, of.Name+"/") {
+				f.Shape[0] = of.Rows
+				here = append(here, f)
 			}
 		}
 		if p == 0 {
-			of.Arrays = arrays
-		} else if fmt.Sprint(arrays) != fmt.Sprint(of.Arrays) {
+			all = here
+		} else if fmt.Sprint(here) != fmt.Sprint(all) {
 			return disk.Bad(part.path, -1, fmt.Sprintf("parts with the same features of %s", of.Name),
-				"%v and, in part %d, %v", of.Arrays, p, arrays)
+				"%v and, in part %d, %v", all, p, here)
 		}
+	}
+	of.Arrays = map[string]disk.Array{}
+	for _, f := range all {
+		of.Arrays[f.Name[len(of.Name)+1:]] = disk.Array{Name: "feature " + f.Name, DType: f.DType, Shape: f.Shape,
+			Len:    f.Bytes() / int64(f.DType.Size()),
+			Derive: func(first int64, dst []byte) error { return g.rows(edge, f.Name, first, dst) }}
 	}
 	return nil
 }
 
-func (g *allParts) NodeTypes() []input.TypeRows { return g.node }
-func (g *allParts) EdgeTypes() []input.TypeRows { return g.edge }
-func (g *allParts) NumNodes() int64             { return rowsOf(g.node) }
-func (g *allParts) NumEdges() int64             { return rowsOf(g.edge) }
-func (g *allParts) Ignored() []string           { return nil }
-func (g *allParts) IDs() map[string]string      { return nil } // each part has its own (Partition.IDs)
-func (g *allParts) Close() error                { return closeParts(g.parts) }
-
-func rowsOf(list []input.TypeRows) (n int64) {
-	for _, of := range list {
-		n += of.Rows
+// rows reads rows of a feature from the parts that have them.
+func (g *allParts) rows(edge bool, name string, first int64, dst []byte) error {
+	for _, part := range g.parts {
+		a := part.files.Features(edge)[name]
+		rows := a.Shape[0]
+		if len(dst) > 0 && first < rows {
+			row := disk.TensorInfo{DType: a.DType, Shape: a.Shape}.RowBytes()
+			n := min(int64(len(dst)), (rows-first)*row)
+			if err := a.ReadRows(first, dst[:n]); err != nil {
+				return err
+			}
+			dst = dst[n:]
+			first += n / row
+		}
+		first -= rows // counted from the next part on
 	}
-	return n
+	return nil
 }
+
+func (g *allParts) Ignored() []string      { return nil }
+func (g *allParts) IDs() map[string]string { return nil } // each part has its own (Partition.IDs)
+func (g *allParts) Close() error           { return closeParts(g.parts) }
 
 // Assignment fills to with the part of every node.
 func (g *allParts) Assignment(to []int32) error {
@@ -134,7 +144,7 @@ func (g *allParts) Assignment(to []int32) error {
 		return argument.Errorf("an assignment of %d nodes for a graph of %d", len(to), g.NumNodes())
 	}
 	at := 0
-	for t := range g.node {
+	for t := range g.Nodes {
 		for p := range g.parts {
 			for range g.parts[0].Book().NumNodes(t, p) {
 				to[at] = int32(p)
@@ -145,64 +155,36 @@ func (g *allParts) Assignment(to []int32) error {
 	return nil
 }
 
-// EdgesBatch implements Source.
-func (g *allParts) EdgesBatch(yield func(first int64, src, dst []int64) error) error {
-	book := g.parts[0].Book()
-	var before int64
-	for r := range g.edge {
-		for p, part := range g.parts {
-			shift := before - book.EdgeStart[r][p]
-			err := part.EachEdge(r, g.room, func(first int64, src, dst []int64) error {
-				for _, list := range [][]int64{src, dst} {
-					for i, id := range list {
-						t, p, _ := book.Owner(id)
-						list[i] = g.first[t] + g.base[t][p] + id - book.NodeStart[t][p]
-					}
-				}
-				return yield(first+shift, src, dst)
-			})
-			part.forgetHalo()
-			if err != nil {
-				return err
-			}
-			before += book.NumEdges(r, p)
-		}
-	}
-	return nil
+// partsRelation is the edges of a relation, part by part.
+type partsRelation struct {
+	*allParts
+	relation int
 }
 
-// ReadRows implements Source.
-func (g *allParts) ReadRows(edge bool, kind int, name string, first int64, dst []byte) error {
-	list, book := g.node, g.parts[0].Book()
-	if edge {
-		list = g.edge
-	}
-	if kind < 0 || kind >= len(list) {
-		return argument.Errorf("there is no type %d", kind)
-	}
-	i := slices.IndexFunc(list[kind].Arrays, func(a disk.TensorInfo) bool { return a.Name == name })
-	if i < 0 {
-		return argument.Errorf("there is no feature %q of %s", name, list[kind].Name)
-	}
-	row := list[kind].Arrays[i].RowBytes()
-	var at int64
-	for p, part := range g.parts {
-		rows := int64(0)
-		if edge {
-			rows = book.NumEdges(kind, p)
-		} else {
-			rows = book.NumNodes(kind, p)
-		}
-		if len(dst) > 0 && first < at+rows {
-			n := min(int64(len(dst)), (at+rows-first)*row)
-			a := part.files.Features(edge)[list[kind].Name+"/"+name]
-			if err := a.ReadRows(first-at, dst[:n]); err != nil {
-				return err
+// EdgeRuns implements input.EdgeReader.
+func (r partsRelation) EdgeRuns(_, _ int64, yield func(first int64, src, dst []int64) error) error {
+	book, of := r.parts[0].Book(), r.Edges[r.relation]
+	var before int64
+	for p, part := range r.parts {
+		shift := before - book.EdgeStart[r.relation][p]
+		err := part.EachEdge(r.relation, r.room, func(first int64, src, dst []int64) error {
+			for k, list := range [][]int64{src, dst} {
+				for i, id := range list {
+					t, owner, _ := book.Owner(id)
+					if want := [2]int{of.Src, of.Dst}[k]; t != want {
+						return part.files.Bad(fmt.Sprintf("edges of %s to join nodes of its types", of.Name), "node %d of type %q", id,
+							book.NodeTypes[t])
+					}
+					list[i] = r.base[t][owner] + id - book.NodeStart[t][owner]
+				}
 			}
-			dst = dst[n:]
-			first += n / max(1, row)
+			return yield(first+shift, src, dst)
+		})
+		part.forgetHalo()
+		if err != nil {
+			return err
 		}
-		at += rows
+		before += book.NumEdges(r.relation, p)
 	}
 	return nil
 }

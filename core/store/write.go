@@ -139,7 +139,11 @@ func checkWrite(src input.Source, to Partitioning) error {
 	if to.Parts < 1 {
 		return argument.Errorf("%d partitions: at least 1 is needed", to.Parts)
 	}
-	if n := rowsOf(src.NodeTypes()); int64(len(to.Assignment)) != n {
+	var n int64
+	for _, of := range src.NodeTypes() {
+		n += of.Rows
+	}
+	if int64(len(to.Assignment)) != n {
 		return argument.Errorf("an assignment of %d nodes for a graph of %d", len(to.Assignment), n)
 	}
 	for i, p := range to.Assignment {

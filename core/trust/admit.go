@@ -2,6 +2,7 @@ package trust
 
 import (
 	"crypto/hmac"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -39,17 +40,10 @@ func (id *Identity) admit(conn net.Conn, p Policy, spoke func()) (net.Conn, Clai
 	if err := sameUser(conn); err != nil {
 		return nil, none, err
 	}
-	got := make([]byte, helloSize)
-	if _, err := io.ReadFull(conn, got[:4]); err != nil {
+	got, hello, ok, err := read(conn, helloMagic)
+	if err != nil {
 		return nil, none, err
 	}
-	if binary.LittleEndian.Uint32(got) != helloMagic {
-		return nil, none, errNotSAR
-	}
-	if _, err := io.ReadFull(conn, got[4:]); err != nil {
-		return nil, none, err
-	}
-	hello, ok := decode(got, helloMagic)
 	if !ok {
 		return nil, none, errNotSAR
 	}
@@ -85,11 +79,10 @@ func (id *Identity) admit(conn net.Conn, p Policy, spoke func()) (net.Conn, Clai
 	if code != welcome {
 		return nil, none, errRefused
 	}
-	claim := Claim{Purpose: Purpose(hello.code), Rank: int(hello.rank), World: int(hello.world), Mesh: hello.mesh,
-		Certificate: hello.certificate}
-	var err error
+	claim := Claim{Purpose: Purpose(hello.Code), Rank: int(hello.Rank), World: int(hello.World), Mesh: hello.Mesh,
+		Certificate: hello.Certificate}
 	if encrypted {
-		conn, err = id.tls.server(conn, hello.certificate, transcript(got, sent))
+		conn, err = id.tls.secure(conn, tls.Server, hello.Certificate, transcript(got, sent))
 	}
 	return conn, claim, err
 }
@@ -97,11 +90,11 @@ func (id *Identity) admit(conn net.Conn, p Policy, spoke func()) (net.Conn, Clai
 // firstLook answers what is no secret.
 func (id *Identity) firstLook(hello *message, encrypted bool) status {
 	switch {
-	case hello.version != Version:
+	case hello.Version != Version:
 		return badVersion
-	case hello.job != id.Job.print:
+	case hello.Job != id.Job.print:
 		return otherJob
-	case hello.tls != encrypted:
+	case hello.TLS != encrypted:
 		return badTLS
 	}
 	return welcome
@@ -110,13 +103,13 @@ func (id *Identity) firstLook(hello *message, encrypted bool) status {
 // verdict judges a dialer that knows the token.
 func (id *Identity) verdict(hello *message, p Policy) (status, uint32) {
 	switch {
-	case !p.takes(Purpose(hello.code)):
+	case !p.takes(Purpose(hello.Code)):
 		return badPurpose, 0
-	case int64(hello.peer) != int64(id.Rank):
+	case int64(hello.Peer) != int64(id.Rank):
 		return badPeer, uint32(id.Rank)
-	case slices.Contains(p.AnyWorld, Purpose(hello.code)):
+	case slices.Contains(p.AnyWorld, Purpose(hello.Code)):
 		return welcome, 0
-	case int64(hello.world) != int64(id.World), hello.rank >= hello.world:
+	case int64(hello.World) != int64(id.World), hello.Rank >= hello.World:
 		return badWorld, uint32(id.World)
 	}
 	return welcome, 0

@@ -64,20 +64,13 @@ func (c *certificate) config(theirs [sha256.Size]byte, transcript string) *tls.C
 	}
 }
 
-func (c *certificate) client(conn net.Conn, theirs [sha256.Size]byte, transcript string) (net.Conn, error) {
+// secure runs the handshake of one side, tls.Client or tls.Server, under the connection's deadline.
+func (c *certificate) secure(conn net.Conn, side func(net.Conn, *tls.Config) *tls.Conn, theirs [sha256.Size]byte,
+	transcript string) (net.Conn, error) {
 	b := newBatch(conn)
-	return handshake(b, tls.Client(b, c.config(theirs, transcript)))
-}
-
-func (c *certificate) server(conn net.Conn, theirs [sha256.Size]byte, transcript string) (net.Conn, error) {
-	b := newBatch(conn)
-	return handshake(b, tls.Server(b, c.config(theirs, transcript)))
-}
-
-// handshake runs under the connection's deadline.
-func handshake(b *batch, c *tls.Conn) (net.Conn, error) {
-	if err := c.Handshake(); err != nil {
+	made := side(b, c.config(theirs, transcript))
+	if err := made.Handshake(); err != nil {
 		return nil, fmt.Errorf("TLS handshake: %w", err)
 	}
-	return &encrypted{Conn: c, batch: b}, nil
+	return &encrypted{Conn: made, batch: b}, nil
 }

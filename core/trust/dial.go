@@ -3,6 +3,7 @@ package trust
 import (
 	"crypto/hmac"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -49,22 +50,15 @@ func (id *Identity) Dial(conn net.Conn, to Target) (net.Conn, error) {
 	}
 	encrypted := id.tls != nil && !isUnix(conn)
 	hello := id.begin(helloMagic, uint8(to.Purpose), encrypted)
-	hello.peer, hello.mesh = uint32(to.Peer), to.Mesh
+	hello.Peer, hello.Mesh = uint32(to.Peer), to.Mesh
 	sent := hello.encode()
 	if _, err := conn.Write(sent); err != nil {
 		return nil, proving(err)
 	}
-	got := make([]byte, helloSize)
-	if _, err := io.ReadFull(conn, got[:4]); err != nil {
+	got, challenge, ok, err := read(conn, challengeMagic)
+	if err != nil {
 		return nil, proving(err)
 	}
-	if binary.LittleEndian.Uint32(got) != challengeMagic { // do not wait for the rest of it
-		return nil, ErrStranger
-	}
-	if _, err := io.ReadFull(conn, got[4:]); err != nil {
-		return nil, proving(err)
-	}
-	challenge, ok := decode(got, challengeMagic)
 	if !ok {
 		return nil, ErrStranger
 	}
@@ -87,10 +81,10 @@ func (id *Identity) Dial(conn net.Conn, to Target) (net.Conn, error) {
 		return nil, id.explain(status(code), detail, to.Peer)
 	}
 	if encrypted {
-		if to.Certificate != [sha256.Size]byte{} && to.Certificate != challenge.certificate {
+		if to.Certificate != [sha256.Size]byte{} && to.Certificate != challenge.Certificate {
 			return nil, fmt.Errorf("rank %d has another certificate than rank 0 told of", to.Peer)
 		}
-		return id.tls.client(conn, challenge.certificate, transcript(sent, got))
+		return id.tls.secure(conn, tls.Client, challenge.Certificate, transcript(sent, got))
 	}
 	return conn, nil
 }
@@ -101,18 +95,18 @@ func proving(err error) error { return fmt.Errorf("while proving the job token: 
 // judge says what a challenge refuses, before anything is proved.
 func (id *Identity) judge(hello, challenge *message) error {
 	switch {
-	case challenge.version != Version || status(challenge.code) == badVersion:
+	case challenge.Version != Version || status(challenge.Code) == badVersion:
 		return &Refused{text: fmt.Sprintf("it speaks version %d of the protocol and this rank version %d: install one "+
 			"version of SAR on every worker",
-			challenge.version, Version)}
-	case challenge.job != hello.job || status(challenge.code) == otherJob:
-		return &Refused{Ours: hello.job, Theirs: challenge.job, OtherJob: true, text: fmt.Sprintf(
-			"it belongs to another job (job %s, this worker is of job %s)", challenge.job, hello.job)}
-	case challenge.tls != hello.tls || status(challenge.code) == badTLS:
+			challenge.Version, Version)}
+	case challenge.Job != hello.Job || status(challenge.Code) == otherJob:
+		return &Refused{Ours: hello.Job, Theirs: challenge.Job, OtherJob: true, text: fmt.Sprintf(
+			"it belongs to another job (job %s, this worker is of job %s)", challenge.Job, hello.Job)}
+	case challenge.TLS != hello.TLS || status(challenge.Code) == badTLS:
 		return &Refused{text: fmt.Sprintf("it runs %s TLS and this rank %s: set SAR_TLS to the same value on every worker",
-			with(challenge.tls), with(hello.tls))}
-	case status(challenge.code) != welcome:
-		return &Refused{text: fmt.Sprintf("it answered %d, which this version does not know", challenge.code)}
+			with(challenge.TLS), with(hello.TLS))}
+	case status(challenge.Code) != welcome:
+		return &Refused{text: fmt.Sprintf("it answered %d, which this version does not know", challenge.Code)}
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ func FuzzMessage(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, magic := range []uint32{helloMagic, challengeMagic} {
 			m, ok := decode(b, magic)
-			if !ok || m.version != Version {
+			if !ok || m.Version != Version {
 				continue
 			}
 			if string(m.encode()) != string(b) {
@@ -68,7 +68,7 @@ func FuzzDial(f *testing.F) {
 	us, them := identity(f, token, 0, 2, false), identity(f, token, 1, 2, false)
 	challenge := us.begin(challengeMagic, 0, false)
 	f.Add(append(challenge.encode(), make([]byte, verdictSize)...))
-	challenge.code = uint8(otherJob)
+	challenge.Code = uint8(otherJob)
 	f.Add(challenge.encode())
 	f.Add([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, answer []byte) {

@@ -4,6 +4,8 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
+	"io"
+	"net"
 )
 
 // The first 16 bytes of hello and challenge keep their layout in every version,
@@ -64,67 +66,63 @@ const (
 	badPurpose        // the listener takes no such connections
 )
 
-// message is a hello or a challenge.
+// message is a hello or a challenge, laid out as above.
 type message struct {
-	magic       uint32
-	version     uint8
-	code        uint8 // purpose or status
-	tls         bool
-	job         Fingerprint
-	nonce       [32]byte
-	rank, world uint32
-	peer, mesh  uint32
-	certificate [sha256.Size]byte
+	Magic       uint32
+	Version     uint8
+	Code        uint8 // purpose or status
+	TLS         bool
+	_           uint8
+	Job         Fingerprint
+	Nonce       [32]byte
+	Rank, World uint32
+	Peer, Mesh  uint32
+	Certificate [sha256.Size]byte
 }
 
 func (m *message) encode() []byte {
-	b := make([]byte, helloSize)
-	le := binary.LittleEndian
-	le.PutUint32(b, m.magic)
-	b[4], b[5] = m.version, m.code
-	if m.tls {
-		b[6] = 1
+	b, err := binary.Append(nil, binary.LittleEndian, m)
+	if err != nil {
+		panic(err) // it is of fixed size
 	}
-	copy(b[8:], m.job[:])
-	copy(b[16:], m.nonce[:])
-	le.PutUint32(b[48:], m.rank)
-	le.PutUint32(b[52:], m.world)
-	le.PutUint32(b[56:], m.peer)
-	le.PutUint32(b[60:], m.mesh)
-	copy(b[64:], m.certificate[:])
 	return b
 }
 
 // decode reads what encode has written. A message of another version is decoded
 // as far as its layout is known. ok is false for what is no message at all.
 func decode(b []byte, magic uint32) (m message, ok bool) {
-	le := binary.LittleEndian
-	if len(b) != helloSize || le.Uint32(b) != magic {
-		return m, false
+	n, err := binary.Decode(b, binary.LittleEndian, &m)
+	if err != nil || n != len(b) || m.Magic != magic {
+		return message{}, false
 	}
-	m = message{magic: magic, version: b[4], code: b[5], tls: b[6] == 1}
-	copy(m.job[:], b[8:])
-	if m.version != Version {
-		return m, true
+	if m.Version != Version {
+		return message{Magic: m.Magic, Version: m.Version, Code: m.Code, TLS: m.TLS, Job: m.Job}, true
 	}
-	if b[6] > 1 || b[7] != 0 {
-		return m, false
+	return m, b[6] <= 1 && b[7] == 0
+}
+
+// read reads a hello or a challenge, and of what does not begin as one 4 bytes, since no more may come. ok is
+// false for that.
+func read(conn net.Conn, magic uint32) (raw []byte, m message, ok bool, err error) {
+	raw = make([]byte, helloSize)
+	if _, err := io.ReadFull(conn, raw[:4]); err != nil || binary.LittleEndian.Uint32(raw) != magic {
+		return nil, m, false, err
 	}
-	copy(m.nonce[:], b[16:])
-	m.rank, m.world = le.Uint32(b[48:]), le.Uint32(b[52:])
-	m.peer, m.mesh = le.Uint32(b[56:]), le.Uint32(b[60:])
-	copy(m.certificate[:], b[64:])
-	return m, true
+	if _, err := io.ReadFull(conn, raw[4:]); err != nil {
+		return nil, m, false, err
+	}
+	m, ok = decode(raw, magic)
+	return raw, m, ok, nil
 }
 
 // begin makes this worker's hello or challenge.
 func (id *Identity) begin(magic uint32, code uint8, encrypted bool) message {
-	m := message{magic: magic, version: Version, code: code, tls: encrypted, job: id.Job.print,
-		rank: uint32(id.Rank), world: uint32(id.World)}
+	m := message{Magic: magic, Version: Version, Code: code, TLS: encrypted, Job: id.Job.print,
+		Rank: uint32(id.Rank), World: uint32(id.World)}
 	if encrypted {
-		m.certificate = id.tls.print
+		m.Certificate = id.tls.print
 	}
-	rand.Read(m.nonce[:])
+	rand.Read(m.Nonce[:])
 	return m
 }
 

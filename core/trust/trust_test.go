@@ -260,7 +260,7 @@ func TestTLSIsBoundToTheProof(t *testing.T) {
 			}
 			server <- err
 		}()
-		s, err := c.client.tls.client(dialer, us.Certificate(), c.to)
+		s, err := c.client.tls.secure(dialer, tls.Client, us.Certificate(), c.to)
 		if err == nil {
 			_, err = io.ReadFull(s, make([]byte, 1))
 		}

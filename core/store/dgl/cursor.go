@@ -34,9 +34,6 @@ func (c *cursor) left() int64 { return c.f.Size - c.off }
 
 // take returns the next n ≤ 4096 bytes, valid until the next read.
 func (c *cursor) take(n int, what string) []byte {
-	if c.err != nil {
-		return make([]byte, n)
-	}
 	if c.room(int64(n), what); c.err != nil {
 		return make([]byte, n)
 	}

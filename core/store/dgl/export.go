@@ -182,7 +182,6 @@ func exportFeatures(path string, part Exported, edge bool) error {
 		return err
 	}
 	defer f.Close()
-	buf := make([]byte, 4<<20)
 	for i, t := range list {
 		a, err := part.Feature(edge, t.Name)
 		if err != nil {
@@ -192,9 +191,9 @@ func exportFeatures(path string, part Exported, edge bool) error {
 		if row == 0 {
 			continue
 		}
+		buf := make([]byte, row*max(1, min(t.Shape[0], (4<<20)/row)))
 		for first := int64(0); first < t.Shape[0]; {
-			n := min(t.Shape[0]-first, max(1, int64(len(buf))/row))
-			buf = grown(buf, n*row)
+			n := min(t.Shape[0]-first, int64(len(buf))/row)
 			err := a.ReadRows(first, buf[:n*row])
 			if err == nil {
 				_, err = f.WriteAt(buf[:n*row], at[i]+first*row)
@@ -206,14 +205,6 @@ func exportFeatures(path string, part Exported, edge bool) error {
 		}
 	}
 	return f.Close()
-}
-
-// grown is b, or another one where it is shorter than n.
-func grown(b []byte, n int64) []byte {
-	if int64(len(b)) < n {
-		return make([]byte, n)
-	}
-	return b
 }
 
 // graph writes the graph of part p: its own nodes and then those at the other ends of edges;

@@ -4,6 +4,7 @@ package dgl
 
 import (
 	"fmt"
+	"slices"
 
 	"sar/core/graph"
 	"sar/core/internal/dtypes"
@@ -54,46 +55,36 @@ func (p *Part) openGraph(f *disk.File) error {
 	if p.m.edges < p.innerEdges {
 		return f.Bad(at, fmt.Sprintf("at least the %d edges that partition %d owns", p.innerEdges, part), "%d", p.m.edges)
 	}
-	find := func(frame []namedArray, name string, n int64, what string) (disk.Array, error) {
-		for _, a := range frame {
-			if a.name == name {
-				a.Name = what
-				return a.Array, nil
-			}
-		}
-		return disk.Array{}, f.Bad(at, what+fmt.Sprintf(" (%q)", name), "none: this is no graph of a partition")
-	}
-	for _, w := range []struct {
+	type wanted struct {
 		into  *disk.Array
 		frame []namedArray
 		name  string
 		n     int64
 		what  string
-	}{
+	}
+	list := []wanted{
 		{&p.nodeID, g.ndata[0], "_ID", p.nodes, "the ids of nodes"},
 		{&p.innerNode, g.ndata[0], "inner_node", p.nodes, "the marks of inner nodes"},
 		{&p.edgeID, g.edata[0], "_ID", p.m.edges, "the ids of edges"},
 		{&p.innerEdge, g.edata[0], "inner_edge", p.m.edges, "the marks of inner edges"},
-	} {
-		if *w.into, err = find(w.frame, w.name, w.n, w.what); err != nil {
-			return err
+	}
+	if len(book.EdgeTypes) > 1 {
+		p.edgeType = new(disk.Array)
+		list = append(list, wanted{p.edgeType, g.edata[0], "_TYPE", p.m.edges, "the types of edges"})
+	}
+	for _, w := range list {
+		i := slices.IndexFunc(w.frame, func(a namedArray) bool { return a.name == w.name })
+		if i < 0 {
+			return f.Bad(at, fmt.Sprintf("%s (%q)", w.what, w.name), "none: this is no graph of a partition")
 		}
+		*w.into = w.frame[i].Array
+		w.into.Name = w.what
 		if w.into.DType == dtypes.Bool {
 			w.into.DType = dtypes.Uint8
 		}
 		if err := w.into.WantVector(w.n); err != nil {
 			return err
 		}
-	}
-	if len(book.EdgeTypes) > 1 {
-		t, err := find(g.edata[0], "_TYPE", p.m.edges, "the types of edges")
-		if err != nil {
-			return err
-		}
-		if err := t.WantVector(p.m.edges); err != nil {
-			return err
-		}
-		p.edgeType = &t
 	}
 	return nil
 }

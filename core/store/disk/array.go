@@ -1,14 +1,14 @@
 package disk
 
 import (
-	"encoding/binary"
 	"fmt"
-	"math"
+	"slices"
 	"sort"
 	"sync"
 
 	"sar/core/internal/argument"
 	"sar/core/internal/dtypes"
+	"sar/core/internal/view"
 	"sar/core/mem"
 )
 
@@ -22,7 +22,7 @@ type Array struct {
 	Len    int64 // number of elements
 	// fortran says that the first dimension runs fastest (.npy files alone).
 	Fortran bool
-	// Derive gives the numbers from one on, where they follow from other arrays and are in no file of their own.
+	// Derive gives the rows from one on, where they follow from other arrays and are in no file of their own.
 	Derive func(first int64, dst []byte) error
 }
 
@@ -55,50 +55,37 @@ func (a *Array) Ints(first int64, dst []int64) error {
 	return nil
 }
 
-// Widen converts len(dst) little-endian integers. It returns the first index
-// whose value does not fit int64, or -1.
+// Widen converts len(dst) little-endian integers, at any address. It returns the first
+// index whose value does not fit int64, or -1.
 func Widen(dst []int64, b []byte, d dtypes.Type) int {
 	switch d {
 	case dtypes.Int64:
-		for i := range dst {
-			dst[i] = int64(binary.LittleEndian.Uint64(b[8*i:]))
-		}
+		copy(dst, view.Numbers[int64](b))
 	case dtypes.Int32:
-		for i := range dst {
-			dst[i] = int64(int32(binary.LittleEndian.Uint32(b[4*i:])))
-		}
+		widen[int32](dst, b)
 	case dtypes.Uint64:
-		for i := range dst {
-			v := binary.LittleEndian.Uint64(b[8*i:])
-			dst[i] = int64(v)
-			if v > math.MaxInt64 {
-				return i
-			}
-		}
+		copy(dst, view.Numbers[int64](b))
+		return slices.IndexFunc(dst, func(v int64) bool { return v < 0 }) // 1<<63 or more
 	case dtypes.Uint32:
-		for i := range dst {
-			dst[i] = int64(binary.LittleEndian.Uint32(b[4*i:]))
-		}
+		widen[uint32](dst, b)
 	case dtypes.Int16:
-		for i := range dst {
-			dst[i] = int64(int16(binary.LittleEndian.Uint16(b[2*i:])))
-		}
+		widen[int16](dst, b)
 	case dtypes.Uint16:
-		for i := range dst {
-			dst[i] = int64(binary.LittleEndian.Uint16(b[2*i:]))
-		}
+		widen[uint16](dst, b)
 	case dtypes.Int8:
-		for i := range dst {
-			dst[i] = int64(int8(b[i]))
-		}
+		widen[int8](dst, b)
 	case dtypes.Uint8, dtypes.Bool:
-		for i := range dst {
-			dst[i] = int64(b[i])
-		}
+		widen[uint8](dst, b)
 	default:
 		panic(fmt.Sprintf("store: %s is not an integer type", d))
 	}
 	return -1
+}
+
+func widen[T int8 | int16 | int32 | uint8 | uint16 | uint32](dst []int64, b []byte) {
+	for i, v := range view.Numbers[T](b)[:len(dst)] {
+		dst[i] = int64(v)
+	}
 }
 
 // WantVector checks that an array is a vector of n integers.
@@ -186,7 +173,9 @@ func (a *Array) fortranRows(first int64, dst []byte) error {
 		if err := a.File.ReadAt(column, a.Offset+(at*rows+first)*size, a.Name); err != nil {
 			return err
 		}
-		scatterColumn(dst[c*size:], column, cols*size, size)
+		for i := range n {
+			copy(dst[(i*cols+c)*size:], column[i*size:(i+1)*size])
+		}
 		for d := len(index) - 1; d > 0; d-- {
 			if index[d]++; index[d] < a.Shape[d] {
 				break
@@ -195,17 +184,4 @@ func (a *Array) fortranRows(first int64, dst []byte) error {
 		}
 	}
 	return nil
-}
-
-// scatterColumn does dst[i*row : i*row+size] = src[i*size : (i+1)*size].
-func scatterColumn(dst, src []byte, row, size int64) {
-	if size == 1 {
-		for i, v := range src {
-			dst[int64(i)*row] = v
-		}
-		return
-	}
-	for i := int64(0); i*size < int64(len(src)); i++ {
-		copy(dst[i*row:i*row+size], src[i*size:])
-	}
 }

@@ -1,6 +1,10 @@
 package disk
 
-import "sar/core/internal/dtypes"
+import (
+	"slices"
+
+	"sar/core/internal/dtypes"
+)
 
 // MaxDims is how many dimensions an array may have.
 const MaxDims = 32
@@ -35,18 +39,13 @@ func (t TensorInfo) RowBytes() int64 {
 // Elements multiplies a shape, and says whether the array of elements of the
 // given size fits limit bytes.
 func Elements(shape []int64, size int, limit int64) (int64, bool) {
-	n := int64(1)
-	for _, d := range shape {
-		if d < 0 {
-			return 0, false
-		}
-		if d == 0 {
-			n = 0
-		}
+	if slices.ContainsFunc(shape, func(d int64) bool { return d < 0 }) {
+		return 0, false
 	}
-	if n == 0 {
+	if slices.Contains(shape, 0) {
 		return 0, true
 	}
+	n := int64(1)
 	for _, d := range shape {
 		if d > limit/n {
 			return 0, false

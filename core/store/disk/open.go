@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 )
 
@@ -108,17 +107,13 @@ func CheckInside(jsonPath, key, path string) error {
 
 // below says whether path is under dir, going by names alone.
 func below(dir, path string) bool {
-	if dir, path = absolute(dir), absolute(path); dir == "" || path == "" {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return false
+	}
+	if path, err = filepath.Abs(path); err != nil {
 		return false
 	}
 	rel, err := filepath.Rel(dir, path)
-	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
-}
-
-func absolute(path string) string {
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		return ""
-	}
-	return abs
+	return err == nil && filepath.IsLocal(rel)
 }

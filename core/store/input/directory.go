@@ -32,7 +32,7 @@ const graphFormat = "SAR graph 1"
 // the one whose source is source[k]. Where the description names a file of checksums
 // (SumDirectory), what is read is held against them.
 type directory struct {
-	typedTables
+	Tables
 	npy.Directory
 	ids map[string]string // path of the users' ids by node type
 }
@@ -60,7 +60,7 @@ type edgeTypeJSON struct {
 }
 
 func newDirectory(path string) *directory {
-	return &directory{typedTables: typedTables{name: path}, Directory: npy.Directory{Description: path},
+	return &directory{Tables: Tables{Name: path}, Directory: npy.Directory{Description: path},
 		ids: map[string]string{}}
 }
 
@@ -132,7 +132,7 @@ func (g *directory) nodeTypes(list disk.Object[nodeTypeJSON]) error {
 		if err != nil {
 			return err
 		}
-		g.node = append(g.node, of)
+		g.Nodes = append(g.Nodes, of)
 		if ids := t.Value.IDs; ids != nil {
 			if g.ids[t.Name], err = g.Inside(fmt.Sprintf("the ids of %q", t.Name), ids.File); err != nil {
 				return err
@@ -162,23 +162,23 @@ func (g *directory) edgeTypes(list []edgeTypeJSON) error {
 		if err != nil {
 			return err
 		}
-		if of.src, err = g.nodeType(triple, triple.Src); err != nil {
+		if of.Src, err = g.nodeType(triple, triple.Src); err != nil {
 			return err
 		}
-		if of.dst, err = g.nodeType(triple, triple.Dst); err != nil {
+		if of.Dst, err = g.nodeType(triple, triple.Dst); err != nil {
 			return err
 		}
-		if of.edges, err = g.inEdges(name, t, g.node[of.dst].rows); err != nil {
+		if of.Runs, err = g.inEdges(name, t, g.Nodes[of.Dst].Rows); err != nil {
 			return err
 		}
-		g.edge = append(g.edge, of)
+		g.Edges = append(g.Edges, of)
 	}
 	return nil
 }
 
 func (g *directory) nodeType(t graph.EdgeType, name string) (int, error) {
-	for i, of := range g.node {
-		if of.name == name {
+	for i, of := range g.Nodes {
+		if of.Name == name {
 			return i, nil
 		}
 	}
@@ -186,8 +186,8 @@ func (g *directory) nodeType(t graph.EdgeType, name string) (int, error) {
 }
 
 // rows opens the features of a type.
-func (g *directory) rows(name string, count int64, features disk.Object[npy.Described]) (of typedRows, err error) {
-	of = typedRows{name: name, rows: count, arrays: map[string]disk.Array{}}
+func (g *directory) rows(name string, count int64, features disk.Object[npy.Described]) (of Table, err error) {
+	of = Table{Name: name, Rows: count, Arrays: map[string]disk.Array{}}
 	if count < 0 || count > disk.MaxCount {
 		return of, g.Bad(fmt.Sprintf(`"count" of %q to be from 0 to %d`, name, int64(disk.MaxCount)), "%d", count)
 	}
@@ -202,14 +202,14 @@ func (g *directory) rows(name string, count int64, features disk.Object[npy.Desc
 		if len(a.Shape) == 0 || a.Shape[0] != count {
 			return of, a.File.Bad(-1, fmt.Sprintf("%d rows of %s", count, a.Name), "shape %v", a.Shape)
 		}
-		of.arrays[f.Name] = *a
+		of.Arrays[f.Name] = *a
 	}
 	return of, nil
 }
 
 // inEdges opens the CSR of a relation into so many destinations.
-func (g *directory) inEdges(name string, t edgeTypeJSON, rows int64) (*inEdges, error) {
-	c := &inEdges{relation: name}
+func (g *directory) inEdges(name string, t edgeTypeJSON, rows int64) (*CSR, error) {
+	c := &CSR{relation: name}
 	for _, of := range []struct {
 		into *disk.Array
 		what string

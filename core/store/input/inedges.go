@@ -10,15 +10,15 @@ import (
 	"sar/core/store/disk"
 )
 
-// inEdges is a CSR of the in-edges of a relation: those of destination i have the sources
+// CSR is the in-edges of a relation on disk: those of destination i have the sources
 // source[ptr[i]] to source[ptr[i+1]-1].
-type inEdges struct {
+type CSR struct {
 	relation    string
 	ptr, source disk.Array
 }
 
 // checkEnds holds the first and the last row pointer against the number of edges.
-func (c *inEdges) checkEnds() error {
+func (c *CSR) checkEnds() error {
 	var first, last [1]int64
 	if err := c.ptr.Ints(0, first[:]); err != nil {
 		return err
@@ -33,8 +33,8 @@ func (c *inEdges) checkEnds() error {
 	return nil
 }
 
-// edgeRuns implements edgeReader.
-func (c *inEdges) edgeRuns(numSrc, numDst int64, yield func(first int64, src, dst []int64) error) error {
+// EdgeRuns implements EdgeReader.
+func (c *CSR) EdgeRuns(numSrc, numDst int64, yield func(first int64, src, dst []int64) error) error {
 	count := c.source.Len
 	room := min(disk.Batch, count)
 	src, dst := make([]int64, room), make([]int64, room)
@@ -61,35 +61,29 @@ func (c *inEdges) edgeRuns(numSrc, numDst int64, yield func(first int64, src, ds
 	return nil
 }
 
-// CSR is the in-edges of a graph of one type as a square matrix on disk.
-type CSR struct {
-	in    *inEdges
-	nodes int64
-}
-
-// InEdges is the matrix of a graph directory of one node type and one relation. Loops
+// InEdges is the matrix of a graph directory of one node type and one relation, which is square. Loops
 // that were added to it are not in it. Other graphs have none.
 func InEdges(g Graph) (*CSR, bool) {
 	if l, ok := g.(*withLoops); ok {
 		g = l.Graph
 	}
 	d, ok := g.(*directory)
-	if !ok || len(d.node) != 1 || len(d.edge) != 1 {
+	if !ok || len(d.Nodes) != 1 || len(d.Edges) != 1 {
 		return nil, false
 	}
-	in, ok := d.edge[0].edges.(*inEdges)
-	return &CSR{in, d.NumNodes()}, ok
+	in, ok := d.Edges[0].Runs.(*CSR)
+	return in, ok
 }
 
-func (c *CSR) NumNodes() int64   { return c.nodes }
-func (c *CSR) NumEntries() int64 { return c.in.source.Len }
+func (c *CSR) NumNodes() int64   { return c.ptr.Len - 1 }
+func (c *CSR) NumEntries() int64 { return c.source.Len }
 
 // ReadOffsets reads where rows begin, from row first on: dst[i] is of row first+i.
-func (c *CSR) ReadOffsets(first int64, dst []int64) error { return c.in.ptr.Ints(first, dst) }
+func (c *CSR) ReadOffsets(first int64, dst []int64) error { return c.ptr.Ints(first, dst) }
 
 // ReadColumns reads the sources of the edges from first on.
 func (c *CSR) ReadColumns(first int64, dst []int32) error {
-	a := &c.in.source
+	a := &c.source
 	if a.DType == dtypes.Int32 {
 		return a.File.ReadAt(view.Bytes(dst), a.Offset+first*4, a.Name)
 	}
@@ -105,8 +99,8 @@ func (c *CSR) ReadColumns(first int64, dst []int32) error {
 		}
 		for i, v := range wide {
 			if v < 0 || v > math.MaxInt32 {
-				return a.File.Bad(a.Offset+(first+int64(i))*int64(a.DType.Size()), fmt.Sprintf("%s below %d", a.Name, c.nodes),
-					"%d", v)
+				return a.File.Bad(a.Offset+(first+int64(i))*int64(a.DType.Size()),
+					fmt.Sprintf("%s below %d", a.Name, c.NumNodes()), "%d", v)
 			}
 			dst[i] = int32(v)
 		}

@@ -55,28 +55,22 @@ func (l *withLoops) EdgesBatch(yield func(first int64, src, dst []int64) error) 
 	if err := l.Graph.EdgesBatch(yield); err != nil {
 		return err
 	}
-	first, nodes := l.Graph.NumEdges(), l.NumNodes()
+	first := l.Graph.NumEdges()
 	ids := make([]int64, 0, min(disk.Batch, l.lacking))
-	flush := func() error {
-		if len(ids) == 0 {
-			return nil
-		}
-		err := yield(first, ids, ids)
-		first += int64(len(ids))
-		ids = ids[:0]
-		return err
-	}
-	for u := int64(0); u < nodes; u++ {
+	for left, u := l.lacking, int64(0); left > 0; u++ {
 		if l.has.Has(u) {
 			continue
 		}
-		if ids = append(ids, u); len(ids) == cap(ids) {
-			if err := flush(); err != nil {
+		left--
+		if ids = append(ids, u); len(ids) == cap(ids) || left == 0 {
+			if err := yield(first, ids, ids); err != nil {
 				return err
 			}
+			first += int64(len(ids))
+			ids = ids[:0]
 		}
 	}
-	return flush()
+	return nil
 }
 
 // Close closes the file.

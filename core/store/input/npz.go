@@ -29,7 +29,7 @@ import (
 // partitions. N is the number of rows of x, y or an array whose name ends in "mask"; without
 // those num_nodes; without that the largest id + 1. It may be used by several goroutines.
 type npzGraph struct {
-	typedTables
+	Tables
 	z       *npy.Zip
 	ignored []string
 	single  bool // one type, which names of arrays do not have before them
@@ -41,7 +41,7 @@ func OpenNPZ(f *disk.File) (Graph, error) {
 		f.Close()
 		return nil, err
 	}
-	g := &npzGraph{z: z, typedTables: typedTables{name: f.Name}}
+	g := &npzGraph{z: z, Tables: Tables{Name: f.Name}}
 	for _, step := range []func() error{g.relations, g.countNodes, g.sortArrays} {
 		if err := step(); err != nil {
 			z.Close()
@@ -77,46 +77,42 @@ func (g *npzGraph) relations() error {
 	if g.single = len(triples) == 0; g.single {
 		triples = append(triples, graph.OnlyEdgeType)
 	}
-	nodes := map[string]bool{}
-	byName := map[string]graph.EdgeType{}
+	nodes, byName := map[string]bool{}, map[string]graph.EdgeType{}
 	for _, t := range triples {
 		nodes[t.Src], nodes[t.Dst] = true, true
 		byName[t.String()] = t
 	}
 	numbers := map[string]int{}
-	number := func(name string) {
-		if _, known := numbers[name]; nodes[name] && !known {
-			numbers[name] = len(g.node)
-			g.node = append(g.node, typedRows{name: name, rows: -1, arrays: map[string]disk.Array{}})
+	number := func(name string) int {
+		if _, known := numbers[name]; !known {
+			numbers[name] = len(g.Nodes)
+			g.Nodes = append(g.Nodes, Table{Name: name, Rows: -1, Arrays: map[string]disk.Array{}})
 		}
+		return numbers[name]
 	}
-	inOrder := triples[:0:0]
-	add := func(t graph.EdgeType) {
-		number(t.Src)
-		number(t.Dst)
-		inOrder = append(inOrder, t)
-		delete(byName, t.String())
-	}
-	for _, name := range g.z.Names {
-		kind, _, _ := strings.Cut(name, "/")
-		if number(kind); !g.single && byName[kind] != (graph.EdgeType{}) {
-			add(byName[kind])
-		}
-	}
+	names := g.z.Names
 	if g.single {
-		add(graph.OnlyEdgeType)
+		names = []string{graph.OnlyEdgeType.String()}
 	}
-	for _, t := range inOrder {
-		a := g.z.Arrays[g.prefix(t.String())+"edge_index"]
+	for _, name := range names {
+		kind, _, _ := strings.Cut(name, "/")
+		if nodes[kind] {
+			number(kind)
+		}
+		t, is := byName[kind]
+		if !is {
+			continue
+		}
+		delete(byName, kind)
+		a := g.z.Arrays[g.prefix(kind)+"edge_index"]
 		if a == nil {
 			return g.z.File.Bad(-1, `an array "edge_index" of shape [2, edges]`, "arrays %q", g.z.Names)
 		}
 		if err := (edgeIndex{a}).check(); err != nil {
 			return err
 		}
-		of := typedRows{name: t.String(), rows: a.Shape[1], arrays: map[string]disk.Array{}, edges: edgeIndex{a}}
-		of.src, of.dst = numbers[t.Src], numbers[t.Dst]
-		g.edge = append(g.edge, of)
+		g.Edges = append(g.Edges, Table{Name: kind, Rows: a.Shape[1], Arrays: map[string]disk.Array{}, Runs: edgeIndex{a},
+			Src: number(t.Src), Dst: number(t.Dst)})
 	}
 	return nil
 }
@@ -140,8 +136,8 @@ func (a edgeIndex) check() error {
 
 // countNodes finds the number of nodes of each type, from whatever says it first.
 func (g *npzGraph) countNodes() error {
-	for i := range g.node {
-		of, from, prefix := &g.node[i], "", g.prefix(g.node[i].name)
+	for i := range g.Nodes {
+		of, from, prefix := &g.Nodes[i], "", g.prefix(g.Nodes[i].Name)
 		for _, name := range append([]string{prefix + "x", prefix + "y"}, g.z.Names...) {
 			a := g.z.Arrays[name]
 			short, is := strings.CutPrefix(name, prefix)
@@ -151,10 +147,10 @@ func (g *npzGraph) countNodes() error {
 			if len(a.Shape) == 0 {
 				return a.File.Bad(a.Offset, fmt.Sprintf("%q with a row for each node", name), "a scalar")
 			}
-			if of.rows < 0 {
-				of.rows, from = a.Shape[0], name
-			} else if of.rows != a.Shape[0] {
-				return a.File.Bad(a.Offset, fmt.Sprintf("%d rows of %q, as many as %q has", of.rows, name, from), "%d", a.Shape[0])
+			if of.Rows < 0 {
+				of.Rows, from = a.Shape[0], name
+			} else if of.Rows != a.Shape[0] {
+				return a.File.Bad(a.Offset, fmt.Sprintf("%d rows of %q, as many as %q has", of.Rows, name, from), "%d", a.Shape[0])
 			}
 		}
 		key := prefix + "num_nodes"
@@ -166,12 +162,12 @@ func (g *npzGraph) countNodes() error {
 			if err := a.Ints(0, n[:]); err != nil {
 				return err
 			}
-			if n[0] < 0 || (of.rows >= 0 && of.rows != n[0]) {
-				return a.File.Bad(a.Offset, fmt.Sprintf("%q equal to the %d rows of %q", key, of.rows, from), "%d", n[0])
+			if n[0] < 0 || (of.Rows >= 0 && of.Rows != n[0]) {
+				return a.File.Bad(a.Offset, fmt.Sprintf("%q equal to the %d rows of %q", key, of.Rows, from), "%d", n[0])
 			}
-			of.rows = n[0]
+			of.Rows = n[0]
 		}
-		if of.rows < 0 {
+		if of.Rows < 0 {
 			if err := g.largest(i); err != nil {
 				return err
 			}
@@ -186,13 +182,13 @@ func (g *npzGraph) countNodes() error {
 // largest counts the nodes of a type as the largest id + 1.
 func (g *npzGraph) largest(kind int) error {
 	last := int64(-1)
-	for _, r := range g.edge {
-		err := r.edges.edgeRuns(1<<62, 1<<62, func(_ int64, src, dst []int64) error {
+	for _, r := range g.Edges {
+		err := r.Runs.EdgeRuns(1<<62, 1<<62, func(_ int64, src, dst []int64) error {
 			for i := range src {
-				if r.src == kind {
+				if r.Src == kind {
 					last = max(last, src[i])
 				}
-				if r.dst == kind {
+				if r.Dst == kind {
 					last = max(last, dst[i])
 				}
 			}
@@ -202,21 +198,21 @@ func (g *npzGraph) largest(kind int) error {
 			return err
 		}
 	}
-	g.node[kind].rows = last + 1
+	g.Nodes[kind].Rows = last + 1
 	return nil
 }
 
 // plausible refuses a number of nodes that no data of the file stand behind: what works on
 // the graph takes memory for every node.
-func (g *npzGraph) plausible(of *typedRows) error {
+func (g *npzGraph) plausible(of *Table) error {
 	for name, a := range g.z.Arrays {
-		if strings.HasPrefix(name, g.prefix(of.name)) && len(a.Shape) > 0 && a.Shape[0] == of.rows && a.Len >= of.rows {
+		if strings.HasPrefix(name, g.prefix(of.Name)) && len(a.Shape) > 0 && a.Shape[0] == of.Rows && a.Len >= of.Rows {
 			return nil
 		}
 	}
-	if limit := 16*g.z.File.Size + 2*g.NumEdges(); of.rows > limit {
+	if limit := 16*g.z.File.Size + 2*g.NumEdges(); of.Rows > limit {
 		return g.z.File.Bad(-1, fmt.Sprintf("at most %d nodes of type %q in a file of %d bytes without a row for each", limit,
-			of.name, g.z.File.Size), "%d", of.rows)
+			of.Name, g.z.File.Size), "%d", of.Rows)
 	}
 	return nil
 }
@@ -236,7 +232,7 @@ func (g *npzGraph) sortArrays() error {
 		if strings.ContainsAny(short, "/\\") || short == OrigID {
 			return a.File.Bad(-1, fmt.Sprintf("a feature without slashes and not called %q", OrigID), "%q: rename it", name)
 		}
-		if of.edges == nil {
+		if of.Runs == nil {
 			switch short {
 			case "x":
 				short = "features"
@@ -244,25 +240,25 @@ func (g *npzGraph) sortArrays() error {
 				short = "labels"
 			}
 		}
-		if _, twice := of.arrays[short]; twice {
-			return a.File.Bad(-1, fmt.Sprintf("one array for feature %q of %q", short, of.name),
+		if _, twice := of.Arrays[short]; twice {
+			return a.File.Bad(-1, fmt.Sprintf("one array for feature %q of %q", short, of.Name),
 				"two: x stands for features and y for labels")
 		}
-		of.arrays[short] = *a
+		of.Arrays[short] = *a
 	}
 	return nil
 }
 
 // owner is what an array has a row of each of, nil if it is no feature, and its name
 // without the type.
-func (g *npzGraph) owner(name string, a *disk.Array) (of *typedRows, short string) {
+func (g *npzGraph) owner(name string, a *disk.Array) (of *Table, short string) {
 	kind, short, is := strings.Cut(name, "/")
 	if g.single {
 		short = name
 	}
-	for _, list := range [][]typedRows{g.node, g.edge} {
+	for _, list := range [][]Table{g.Nodes, g.Edges} {
 		for i := range list {
-			if (g.single || is && list[i].name == kind) && len(a.Shape) > 0 && a.Shape[0] == list[i].rows {
+			if (g.single || is && list[i].Name == kind) && len(a.Shape) > 0 && a.Shape[0] == list[i].Rows {
 				return &list[i], short
 			}
 		}
@@ -274,8 +270,8 @@ func (g *npzGraph) IDs() map[string]string { return nil } // an .npz file has nu
 func (g *npzGraph) Ignored() []string      { return g.ignored }
 func (g *npzGraph) Close() error           { return g.z.Close() }
 
-// edgeRuns implements edgeReader.
-func (a edgeIndex) edgeRuns(numSrc, numDst int64, yield func(first int64, src, dst []int64) error) error {
+// EdgeRuns implements EdgeReader.
+func (a edgeIndex) EdgeRuns(numSrc, numDst int64, yield func(first int64, src, dst []int64) error) error {
 	count := a.Shape[1]
 	size := int64(a.DType.Size())
 	room := min(disk.Batch, count)

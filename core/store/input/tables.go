@@ -5,54 +5,54 @@ import (
 	"sar/core/store/disk"
 )
 
-// typedTables are the node types and the relations of a graph on disk.
-type typedTables struct {
-	name       string // of the file, for errors
-	node, edge []typedRows
+// Tables are the node types and the relations of a graph on disk.
+type Tables struct {
+	Name         string // of the file, for errors
+	Nodes, Edges []Table
 }
 
-// typedRows is a node type or a relation. edges and the ends are of relations.
-type typedRows struct {
-	name     string
-	rows     int64
-	arrays   map[string]disk.Array
-	edges    edgeReader
-	src, dst int // node types
+// Table is a node type or a relation. Runs and the ends are of relations.
+type Table struct {
+	Name     string
+	Rows     int64
+	Arrays   map[string]disk.Array
+	Runs     EdgeReader
+	Src, Dst int // node types
 }
 
-// edgeReader gives the edges of one relation in runs, the same ones each time. Ends that
+// EdgeReader gives the edges of one relation in runs, the same ones each time. Ends that
 // are no nodes, of so many, are a *FormatError.
-type edgeReader interface {
-	edgeRuns(numSrc, numDst int64, yield func(first int64, src, dst []int64) error) error
+type EdgeReader interface {
+	EdgeRuns(numSrc, numDst int64, yield func(first int64, src, dst []int64) error) error
 }
 
-func typeRows(list []typedRows) []TypeRows {
+func typeRows(list []Table) []TypeRows {
 	out := make([]TypeRows, len(list))
 	for i, of := range list {
-		out[i] = TypeRows{of.name, of.rows, disk.Infos(of.arrays)}
+		out[i] = TypeRows{of.Name, of.Rows, disk.Infos(of.Arrays)}
 	}
 	return out
 }
 
-func total(list []typedRows) (n int64) {
+func total(list []Table) (n int64) {
 	for _, of := range list {
-		n += of.rows
+		n += of.Rows
 	}
 	return n
 }
 
-func (g *typedTables) NodeTypes() []TypeRows { return typeRows(g.node) }
-func (g *typedTables) EdgeTypes() []TypeRows { return typeRows(g.edge) }
-func (g *typedTables) NumNodes() int64       { return total(g.node) }
-func (g *typedTables) NumEdges() int64       { return total(g.edge) }
+func (g *Tables) NodeTypes() []TypeRows { return typeRows(g.Nodes) }
+func (g *Tables) EdgeTypes() []TypeRows { return typeRows(g.Edges) }
+func (g *Tables) NumNodes() int64       { return total(g.Nodes) }
+func (g *Tables) NumEdges() int64       { return total(g.Edges) }
 
 // EdgesBatch numbers nodes and edges over all types.
-func (g *typedTables) EdgesBatch(yield func(first int64, src, dst []int64) error) error {
-	start := func(kind int) int64 { return total(g.node[:kind]) }
+func (g *Tables) EdgesBatch(yield func(first int64, src, dst []int64) error) error {
+	start := func(kind int) int64 { return total(g.Nodes[:kind]) }
 	var before int64
-	for _, r := range g.edge {
-		from, to := start(r.src), start(r.dst)
-		err := r.edges.edgeRuns(g.node[r.src].rows, g.node[r.dst].rows, func(first int64, src, dst []int64) error {
+	for _, r := range g.Edges {
+		from, to := start(r.Src), start(r.Dst)
+		err := r.Runs.EdgeRuns(g.Nodes[r.Src].Rows, g.Nodes[r.Dst].Rows, func(first int64, src, dst []int64) error {
 			for i := range src {
 				src[i] += from
 				dst[i] += to
@@ -62,23 +62,23 @@ func (g *typedTables) EdgesBatch(yield func(first int64, src, dst []int64) error
 		if err != nil {
 			return err
 		}
-		before += r.rows
+		before += r.Rows
 	}
 	return nil
 }
 
 // ReadRows reads whole rows of a feature of one type.
-func (g *typedTables) ReadRows(edge bool, kind int, name string, first int64, dst []byte) error {
-	list, what := g.node, "node type"
+func (g *Tables) ReadRows(edge bool, kind int, name string, first int64, dst []byte) error {
+	list, what := g.Nodes, "node type"
 	if edge {
-		list, what = g.edge, "relation"
+		list, what = g.Edges, "relation"
 	}
 	if kind < 0 || kind >= len(list) {
-		return argument.Errorf("%s has no %s %d", g.name, what, kind)
+		return argument.Errorf("%s has no %s %d", g.Name, what, kind)
 	}
-	a, ok := list[kind].arrays[name]
+	a, ok := list[kind].Arrays[name]
 	if !ok {
-		return argument.Errorf("%s has no feature %q of %s %q", g.name, name, what, list[kind].name)
+		return argument.Errorf("%s has no feature %q of %s %q", g.Name, name, what, list[kind].Name)
 	}
 	return a.ReadRows(first, dst)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"sar/core/internal/dtypes"
+	"sar/core/store/disk"
 )
 
 func TestNpyVersions(t *testing.T) {
@@ -15,8 +16,8 @@ func TestNpyVersions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h, err := parse("v.npy", b, int64(len(b)))
-		if err != nil || h.dtype != dtypes.Float32 || !slices.Equal(h.shape, []int64{6, 3}) {
+		h, err := parse(disk.InMemory("v.npy", b), "v", b)
+		if err != nil || h.DType != dtypes.Float32 || !slices.Equal(h.Shape, []int64{6, 3}) {
 			t.Errorf("version %d: %+v, %v", v, h, err)
 		}
 	}

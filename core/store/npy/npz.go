@@ -75,41 +75,30 @@ func (z *Zip) add(m *zip.File) error {
 		return bad("a member that is stored or deflated (numpy.savez, numpy.savez_compressed)", "compression method %d",
 			m.Method)
 	}
-	h, err := z.header(m, at)
+	file := &disk.File{Name: at, Size: int64(size), Reader: of}
+	// its header, which may not be what its sum says
+	a, err := readArray(file, fmt.Sprintf("array %q", name), func(head []byte) error {
+		r, err := m.Open()
+		if err == nil {
+			_, err = io.ReadFull(r, head)
+			r.Close()
+		}
+		if err != nil {
+			return bad("the header of an array", "a broken zip member: %v", err)
+		}
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	file := &disk.File{Name: at, Size: int64(size), Reader: of}
 	if size <= smallMember { // what is small is checked now, also where it has no elements to be read
 		if err := file.ReadRaw(make([]byte, 1), 0, "the array"); err != nil {
 			return err
 		}
 	}
-	n, _ := disk.Elements(h.shape, 1, file.Size)
-	z.Arrays[name] = &disk.Array{File: file, Name: fmt.Sprintf("array %q", name), Offset: h.start, DType: h.dtype,
-		Shape: h.shape, Len: n, Fortran: h.fortran}
+	z.Arrays[name] = a
 	z.Names = append(z.Names, name)
 	return nil
-}
-
-// header reads the header of a member, which may not be what its sum says.
-func (z *Zip) header(m *zip.File, at string) (fields, error) {
-	size := int64(m.UncompressedSize64)
-	b, err := head(size, func(b []byte) error {
-		r, err := m.Open()
-		if err == nil {
-			_, err = io.ReadFull(r, b)
-			r.Close()
-		}
-		if err != nil {
-			return disk.Bad(at, -1, "the header of an array", "a broken zip member: %v", err)
-		}
-		return nil
-	})
-	if err != nil {
-		return fields{}, err
-	}
-	return parse(at, b, size)
 }
 
 // Close closes the file.

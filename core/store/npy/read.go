@@ -15,23 +15,12 @@ import (
 	"sar/core/store/disk"
 )
 
-// fields is what precedes the numbers of a .npy file.
-type fields struct {
-	dtype   dtypes.Type
-	fortran bool
-	shape   []int64
-	start   int64 // of the data
-}
-
 const maxNpyHeader = 1 << 16
 
-// parse reads the header of a .npy member from the first bytes of it; size
-// is the size of the whole member. name names it in errors.
-func parse(name string, head []byte, size int64) (fields, error) {
-	var h fields
-	bad := func(off int64, want, got string, args ...any) error { return disk.Bad(name, off, want, got, args...) }
+// parse reads the header of an array that is all of f out of its first bytes. what names the array in errors.
+func parse(f *disk.File, what string, head []byte) (*disk.Array, error) {
 	if len(head) < 10 || string(head[:6]) != "\x93NUMPY" {
-		return h, bad(0, "an array that numpy.save wrote", "%q", head[:min(len(head), 6)])
+		return nil, f.Bad(0, "an array that numpy.save wrote", "%q", head[:min(len(head), 6)])
 	}
 	lenBytes := int64(2)
 	switch major := head[6]; major {
@@ -39,60 +28,40 @@ func parse(name string, head []byte, size int64) (fields, error) {
 	case 2, 3:
 		lenBytes = 4
 	default:
-		return h, bad(6, "version 1, 2 or 3 of the .npy format", "version %d", major)
+		return nil, f.Bad(6, "version 1, 2 or 3 of the .npy format", "version %d", major)
 	}
 	if int64(len(head)) < 8+lenBytes {
-		return h, bad(8, "the length of the header", "the end after %d bytes", len(head))
+		return nil, f.Bad(8, "the length of the header", "the end after %d bytes", len(head))
 	}
 	n := int64(binary.LittleEndian.Uint16(head[8:]))
 	if lenBytes == 4 {
 		n = int64(binary.LittleEndian.Uint32(head[8:]))
 	}
 	if n > maxNpyHeader {
-		return h, bad(8, fmt.Sprintf("a header of at most %d bytes", maxNpyHeader), "%d", n)
+		return nil, f.Bad(8, fmt.Sprintf("a header of at most %d bytes", maxNpyHeader), "%d", n)
 	}
-	h.start = 8 + lenBytes + n
-	if h.start > int64(len(head)) {
-		return h, bad(8, fmt.Sprintf("a header of %d bytes", n), "the end after %d bytes", len(head))
+	start := 8 + lenBytes + n
+	if start > int64(len(head)) {
+		return nil, f.Bad(8, fmt.Sprintf("a header of %d bytes", n), "the end after %d bytes", len(head))
 	}
-	descr, fortran, shape, err := readHeader(string(head[8+lenBytes : h.start]))
+	descr, fortran, shape, err := readHeader(string(head[8+lenBytes : start]))
 	if err != nil {
-		return h, bad(8+lenBytes, "a header with descr, fortran_order and shape", "%v", err)
+		return nil, f.Bad(8+lenBytes, "a header with descr, fortran_order and shape", "%v", err)
 	}
-	if h.dtype, err = dtypeOf(descr); err != nil {
-		return h, bad(8+lenBytes, "an array of little-endian numbers or booleans", "%v", err)
+	dtype, err := dtypeOf(descr)
+	if err != nil {
+		return nil, f.Bad(8+lenBytes, "an array of little-endian numbers or booleans", "%v", err)
 	}
-	h.fortran, h.shape = fortran, shape
-	elems, ok := disk.Elements(shape, h.dtype.Size(), size-h.start)
-	if !ok || elems*int64(h.dtype.Size()) != size-h.start {
-		return h, bad(h.start, fmt.Sprintf("the numbers of an array of shape %v of %s", shape, h.dtype), "%d bytes",
-			size-h.start)
+	elements, ok := disk.Elements(shape, dtype.Size(), f.Size-start)
+	if !ok || elements*int64(dtype.Size()) != f.Size-start {
+		return nil, f.Bad(start, fmt.Sprintf("the numbers of an array of shape %v of %s", shape, dtype), "%d bytes",
+			f.Size-start)
 	}
 	if len(shape) > disk.MaxDims {
-		return h, bad(8+lenBytes, fmt.Sprintf("at most %d dimensions", disk.MaxDims), "%d", len(shape))
+		return nil, f.Bad(8+lenBytes, fmt.Sprintf("at most %d dimensions", disk.MaxDims), "%d", len(shape))
 	}
-	if fortran && sameInBothOrders(shape) {
-		h.fortran = false
-	}
-	return h, nil
-}
-
-// head reads the first bytes of an array of size bytes, enough for its header.
-func head(size int64, read func(b []byte) error) ([]byte, error) {
-	head := make([]byte, min(size, 512))
-	if err := read(head); err != nil || len(head) < 12 {
-		return head, err
-	}
-	// A header may be longer than the first guess.
-	n := 10 + int64(binary.LittleEndian.Uint16(head[8:]))
-	if head[6] > 1 {
-		n = 12 + int64(binary.LittleEndian.Uint32(head[8:]))
-	}
-	if n > int64(len(head)) && n <= maxNpyHeader+12 {
-		head = make([]byte, min(size, n))
-		return head, read(head)
-	}
-	return head, nil
+	return &disk.Array{File: f, Name: what, Offset: start, DType: dtype, Shape: shape, Len: elements,
+		Fortran: fortran && !sameInBothOrders(shape)}, nil
 }
 
 // sameInBothOrders says whether Fortran and C order lay the numbers out alike:
@@ -185,19 +154,28 @@ func Open(what, path string) (*disk.Array, error) {
 	return a, err
 }
 
-// fromFile reads the header of an .npy file.
 func fromFile(f *disk.File, what string) (*disk.Array, error) {
-	head, err := head(f.Size, func(b []byte) error { return f.ReadRaw(b, 0, "the header") })
+	return readArray(f, what, func(head []byte) error { return f.ReadRaw(head, 0, "the header") })
+}
+
+// readArray finds the array that is all of f. read gives the first bytes of f.
+func readArray(f *disk.File, what string, read func(head []byte) error) (*disk.Array, error) {
+	head := make([]byte, min(f.Size, 512))
+	err := read(head)
+	if err == nil && len(head) >= 12 {
+		n := 10 + int64(binary.LittleEndian.Uint16(head[8:]))
+		if head[6] > 1 {
+			n = 12 + int64(binary.LittleEndian.Uint32(head[8:]))
+		}
+		if n > int64(len(head)) && n <= maxNpyHeader+12 { // it is longer than the first guess
+			head = make([]byte, min(f.Size, n))
+			err = read(head)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
-	h, err := parse(f.Name, head, f.Size)
-	if err != nil {
-		return nil, err
-	}
-	n, _ := disk.Elements(h.shape, 1, f.Size)
-	return &disk.Array{File: f, Name: what, Offset: h.start, DType: h.dtype, Shape: h.shape, Len: n, Fortran: h.fortran},
-		nil
+	return parse(f, what, head)
 }
 
 // Arrays is where the array of an .npy file lies; other files have none.

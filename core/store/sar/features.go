@@ -11,9 +11,9 @@ import (
 	"sar/core/store/npy"
 )
 
-// spread makes an array in each part, of rows[p] rows like those of t, and has fill append
-// them. made is told of each array.
-func (s *writer) spread(rows []int64, t disk.TensorInfo, made func(p int, a npy.Output), name string,
+// spread makes an array in each part, of as many rows like those of array as the part has of type t, and has fill
+// append them. made is told of each array.
+func (s *writer) spread(k *kinds, t int, array disk.TensorInfo, made func(p int, a npy.Output), name string,
 	fill func(out []*disk.Appender) error) error {
 	files := make([]*os.File, s.to.Parts)
 	defer func() {
@@ -23,7 +23,8 @@ func (s *writer) spread(rows []int64, t disk.TensorInfo, made func(p int, a npy.
 	}()
 	out := make([]*disk.Appender, len(files))
 	for p := range files {
-		a, err := s.newNpy(p, name, t.DType, append([]int64{rows[p]}, t.Shape[1:]...)...)
+		rows := k.count[p][t]
+		a, err := npy.Create(s.partDir(p), name, array.DType, append([]int64{rows}, array.Shape[1:]...))
 		if err == nil {
 			files[p], err = os.OpenFile(a.Path, os.O_RDWR, 0)
 		}
@@ -31,20 +32,13 @@ func (s *writer) spread(rows []int64, t disk.TensorInfo, made func(p int, a npy.
 			return err
 		}
 		made(p, a)
-		out[p] = disk.NewAppender(files[p], a.Offset, t.RowBytes()*rows[p], s.block(s.to.Parts))
+		// the buffers take 32 MiB in all, as far as that goes
+		out[p] = disk.NewAppender(files[p], a.Offset, array.RowBytes()*rows, min(max(32<<20/s.to.Parts, 4<<10), 1<<20))
 	}
 	if err := fill(out); err != nil {
 		return err
 	}
 	return disk.FinishAll(out)
-}
-
-// rowsOf are the rows of a type in each part.
-func (s *writer) rowsOf(k *kinds, t int) (rows []int64) {
-	for p := range s.to.Parts {
-		rows = append(rows, k.count[p][t])
-	}
-	return rows
 }
 
 // writeNodeFeatures writes node features, and original ids.
@@ -64,7 +58,7 @@ func (s *writer) writeNodeFeatures() error {
 				delete(names, input.OrigID)
 			}
 			name := dir + "/" + fileName(a.Name, k, names) + ".npy"
-			err := s.spread(s.rowsOf(&s.node, t), a, made(a.Name), name, func(out []*disk.Appender) error {
+			err := s.spread(&s.node, t, a, made(a.Name), name, func(out []*disk.Appender) error {
 				return s.scatterRows(false, t, a, 0, assign, out)
 			})
 			if err == nil {
@@ -77,7 +71,7 @@ func (s *writer) writeNodeFeatures() error {
 		if of.KeepsIDs() {
 			continue
 		}
-		err := s.spread(s.rowsOf(&s.node, t), disk.TensorInfo{DType: dtypes.Int64, Shape: []int64{0}}, made(input.OrigID),
+		err := s.spread(&s.node, t, disk.TensorInfo{DType: dtypes.Int64, Shape: []int64{0}}, made(input.OrigID),
 			dir+"/"+input.OrigID+".npy", func(out []*disk.Appender) error {
 				for i, p := range assign {
 					out[p].Int64(int64(i))
@@ -101,7 +95,7 @@ func (s *writer) writeEdgeRows() error {
 		}
 		for k, t := range of.Arrays {
 			name := dir + "/" + fileName(t.Name, k, names) + ".npy"
-			err := s.spread(s.rowsOf(&s.edge, i), t, made(t.Name), name, func(out []*disk.Appender) error {
+			err := s.spread(&s.edge, i, t, made(t.Name), name, func(out []*disk.Appender) error {
 				return s.appendEdgeRows(i, t, out)
 			})
 			if err != nil {
@@ -119,15 +113,13 @@ func (s *writer) writeEdgeRows() error {
 		}
 		name := dir + "/" + fileName(input.OrigID, 0, names) + ".npy"
 		ids := disk.TensorInfo{DType: dtypes.Int64, Shape: []int64{0}}
-		err := s.spread(s.rowsOf(&s.edge, i), ids, made(input.OrigID), name,
+		err := s.spread(&s.edge, i, ids, made(input.OrigID), name,
 			func(out []*disk.Appender) error {
-				return s.src.EdgesBatch(func(first int64, _, dst []int64) error {
-					return s.edge.runs(first, int64(len(dst)), func(r int, lo, hi int64) error {
-						for k := lo; r == i && k < hi; k++ {
-							out[s.to.Assignment[dst[k]]].Int64(first + k - s.edge.first[r])
-						}
-						return nil
-					})
+				return s.eachDst(i, func(first int64, dst []int64) error {
+					for k, d := range dst {
+						out[s.to.Assignment[d]].Int64(first + int64(k))
+					}
+					return nil
 				})
 			})
 		if err != nil {
@@ -162,32 +154,34 @@ func (s *writer) scatterRows(edge bool, kind int, t disk.TensorInfo, first int64
 // appendEdgeRows appends the rows of an edge feature to the parts of the destinations.
 func (s *writer) appendEdgeRows(relation int, t disk.TensorInfo, out []*disk.Appender) error {
 	to := make([]int32, 0, disk.Batch)
+	return s.eachDst(relation, func(first int64, dst []int64) error {
+		to = to[:0]
+		for _, d := range dst {
+			to = append(to, s.to.Assignment[d])
+		}
+		if err := s.progress(int64(len(dst))); err != nil {
+			return err
+		}
+		return s.scatterRows(true, relation, t, first, to, out)
+	})
+}
+
+// eachDst calls do with runs of the destinations of the edges of a relation, the first of which is edge first of it.
+func (s *writer) eachDst(relation int, do func(first int64, dst []int64) error) error {
 	return s.src.EdgesBatch(func(first int64, _, dst []int64) error {
 		return s.edge.runs(first, int64(len(dst)), func(r int, lo, hi int64) error {
 			if r != relation {
 				return nil
 			}
-			to = to[:0]
-			for _, d := range dst[lo:hi] {
-				to = append(to, s.to.Assignment[d])
-			}
-			if err := s.progress(hi - lo); err != nil {
-				return err
-			}
-			return s.scatterRows(true, r, t, first+lo-s.edge.first[r], to, out)
+			return do(first+lo-s.edge.first[r], dst[lo:hi])
 		})
 	})
-}
-
-// newNpy makes an array of a part, of zeros.
-func (s *writer) newNpy(p int, name string, d dtypes.Type, shape ...int64) (npy.Output, error) {
-	return npy.Create(s.partDir(p), name, d, shape)
 }
 
 // newArray makes an array of a relation.
 func (s *writer) newArray(p, relation int, name string, d dtypes.Type, n int64) (npy.Output, error) {
 	r := s.rels[relation]
-	a, err := s.newNpy(p, r.dir+"/"+name+".npy", d, n)
+	a, err := npy.Create(s.partDir(p), r.dir+"/"+name+".npy", d, []int64{n})
 	r.arrays[p][name] = a
 	s.relation(p, relation).Arrays.Set(name, a.Described)
 	return a, err

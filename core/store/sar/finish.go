@@ -278,7 +278,7 @@ func (s *writer) writeEdgeStarts(i int) error {
 	}
 	made := func(p int, a npy.Output) { s.relation(p, i).Arrays.Set(edgeStartArray, a.Described) }
 	name := r.dir + "/" + edgeStartArray + ".npy"
-	return s.spread(s.rowsOf(&s.node, r.dst), disk.TensorInfo{DType: dtype, Shape: []int64{0}}, made, name,
+	return s.spread(&s.node, r.dst, disk.TensorInfo{DType: dtype, Shape: []int64{0}}, made, name,
 		func(out []*disk.Appender) error {
 			var start int64
 			first := s.node.first[r.dst]

@@ -45,25 +45,19 @@ func (k *kinds) of(id int64) int {
 	return sort.Search(len(k.list), func(t int) bool { return k.first[t+1] > id })
 }
 
-// ranges are the new ids of each type in each partition: partition by
+// maps are what the JSON file says of types: their numbers, and the new ids of each in each partition: partition by
 // partition, in each type by type, as DGL numbers them.
-func (k *kinds) ranges() [][][2]int64 {
-	out := make([][][2]int64, len(k.list))
+func (k *kinds) maps() (ranges disk.Object[[][2]int64], numbers disk.Object[int]) {
+	for t, of := range k.list {
+		ranges.Set(of.Name, nil)
+		numbers.Set(of.Name, t)
+	}
 	var at int64
 	for _, count := range k.count {
 		for t, n := range count {
-			out[t] = append(out[t], [2]int64{at, at + n})
+			ranges[t].Value = append(ranges[t].Value, [2]int64{at, at + n})
 			at += n
 		}
-	}
-	return out
-}
-
-// maps are what the JSON file says of types: ranges and numbers.
-func (k *kinds) maps() (ranges disk.Object[[][2]int64], numbers disk.Object[int]) {
-	for t, r := range k.ranges() {
-		ranges.Set(k.list[t].Name, r)
-		numbers.Set(k.list[t].Name, t)
 	}
 	return ranges, numbers
 }

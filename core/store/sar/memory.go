@@ -27,15 +27,6 @@ func endsOf(src input.Source, relation input.TypeRows) (from, to int64) {
 	return from, to
 }
 
-// numNodes are the nodes of all types, and those of the largest type.
-func numNodes(src input.Source) (all, largest int64) {
-	for _, t := range src.NodeTypes() {
-		all += t.Rows
-		largest = max(largest, t.Rows)
-	}
-	return all, largest
-}
-
 // LeastMemory is what Write takes at least, for parts of equal sizes.
 func LeastMemory(src input.Source, parts int) int64 {
 	var largest int64
@@ -58,7 +49,11 @@ func CheckMemory(src input.Source, parts int, memory int64) error {
 // nodeMemory is what writing in SAR's format takes for the nodes of the graph as long as it
 // lasts: assignment, number, column and boundary mark of each node, in-edges of each destination.
 func nodeMemory(src input.Source) (n int64) {
-	nodes, largest := numNodes(src)
+	var nodes, largest int64
+	for _, t := range src.NodeTypes() {
+		nodes += t.Rows
+		largest = max(largest, t.Rows)
+	}
 	n = (4+4)*nodes + 4*largest + largest/4
 	for _, r := range src.EdgeTypes() {
 		_, to := endsOf(src, r)

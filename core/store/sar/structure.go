@@ -262,14 +262,7 @@ func (s *Part) relationBatches(relation int, local []int64, row int64, yield fun
 	}
 	start := s.book.EdgeStart[relation][s.part]
 	var positions []int32
-	flush := func() error {
-		if len(types) > 0 {
-			b.Type = types[:len(b.Src)]
-		}
-		err := yield(b)
-		b.Src, b.Dst, b.ID = b.Src[:0], b.Dst[:0], b.ID[:0]
-		return err
-	}
+	left := made.NumEdges
 	for i := range made.NumDst {
 		begin, end := made.RowPtr.Data[i], made.RowPtr.Data[i+1]
 		positions = slices.Grow(positions[:0], int(end-begin))[:end-begin]
@@ -277,15 +270,17 @@ func (s *Part) relationBatches(relation int, local []int64, row int64, yield fun
 		for k, j := range made.Col.Data[begin:end] {
 			b.Src, b.Dst = append(b.Src, local[j]), append(b.Dst, row+int64(i))
 			b.ID = append(b.ID, start+int64(positions[k]))
-			if len(b.Src) == room {
-				if err := flush(); err != nil {
-					return err
-				}
+			if left--; len(b.Src) < room && left > 0 {
+				continue
 			}
+			if types != nil {
+				b.Type = types[:len(b.Src)]
+			}
+			if err := yield(b); err != nil {
+				return err
+			}
+			b.Src, b.Dst, b.ID = b.Src[:0], b.Dst[:0], b.ID[:0]
 		}
-	}
-	if len(b.Src) > 0 {
-		return flush()
 	}
 	return nil
 }

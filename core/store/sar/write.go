@@ -130,9 +130,6 @@ func (s *writer) progress(n int64) error {
 	return s.to.Progress(s.done, s.total)
 }
 
-// block is the buffer of one of n open regions: 32 MiB in all, as far as that goes.
-func (s *writer) block(n int) int { return min(max(32<<20/n, 4<<10), 1<<20) }
-
 // numberNodes numbers nodes, in each part in the order they had.
 func (s *writer) numberNodes() (err error) {
 	if s.id, err = mem.Make[uint32](mem.Scratch, len(s.to.Assignment)); err != nil {
