@@ -94,8 +94,7 @@ def on_every_rank(number: int) -> List[int]:
     told = torch.zeros(session.world, dtype=torch.int64)
     told[session.rank] = number
     _session.all_reduce(told, "sum", abi.TRAIN)
-    found: List[int] = told.tolist()
-    return found
+    return told.tolist()
 
 
 def agreed_seed() -> int:

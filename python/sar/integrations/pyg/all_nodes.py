@@ -60,8 +60,7 @@ def label_propagation(
         most = torch.tensor([int(y.max()) if y.numel() else -1])
         _session.all_reduce(most, "max", abi.TRAIN)
         y = one_hot(y.view(-1), num_classes=int(most) + 1)
-    out: Tensor = original(model, y, edge_index, mask, *args, **kwargs)
-    return out
+    return original(model, y, edge_index, mask, *args, **kwargs)
 
 
 def correct(
@@ -75,8 +74,7 @@ def correct(
 ) -> Tensor:
     """PyG scales by the mean error of the training nodes: here, of all workers. Collective."""
     if not model.autoscale:
-        out: Tensor = original(model, y_soft, y_true, mask, edge_index, edge_weight)
-        return out
+        return original(model, y_soft, y_true, mask, edge_index, edge_weight)
     own = int(mask.sum()) if mask.dtype == torch.bool else len(mask)
     if len(y_true) != own:
         raise ValueError(f"{len(y_true)} labels were given for {own} training nodes of this worker")

@@ -52,8 +52,7 @@ def in_any_order(edge_index: Any, edge_attr: Optional[Tensor] = None) -> Any:
 
 def loops_added(original: Any, layer: Any, x: Any, edge_index: Any) -> Tensor:
     """The forward of a layer that adds self loops."""
-    out: Tensor = original(layer, x, in_any_order(edge_index))
-    return out
+    return original(layer, x, in_any_order(edge_index))
 
 
 def cheb_conv(

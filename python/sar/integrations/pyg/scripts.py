@@ -21,8 +21,7 @@ def dropout_edge(
 ) -> Tuple[Tensor, Tensor]:
     """The same edges stay whatever the number of workers, where the partition has original ids. Collective."""
     if not isinstance(edge_index, SplitEdgeIndex):
-        found: Tuple[Tensor, Tensor] = original(edge_index, p, force_undirected, training)
-        return found
+        return original(edge_index, p, force_undirected, training)
     if not 0 <= p <= 1:
         raise ValueError(f"Dropout probability has to be between 0 and 1 (got {p})")
     if force_undirected:

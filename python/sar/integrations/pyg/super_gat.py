@@ -52,7 +52,7 @@ def super_gat_conv(
     """The forward of SuperGATConv."""
     if layer.training and neg_edge_index is None:
         neg_edge_index = _no_edges(layer, edge_index, batch)
-    out: Tensor = original(layer, x, in_any_order(edge_index), neg_edge_index, batch)
+    out = original(layer, x, in_any_order(edge_index), neg_edge_index, batch)
     if layer.training:
         layer.att_y = layer.att_y.as_subclass(PairLabels)
     return out

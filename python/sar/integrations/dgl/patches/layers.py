@@ -119,8 +119,7 @@ def _typed_linear(original: Any, layer: Any, x: Tensor, x_type: Tensor, sorted_b
     """``presorted`` speaks of the order of a whole graph's edges; messages are computed in blocks of another order."""
     if sorted_by_type and len(x_type) > 1 and bool((x_type[1:] < x_type[:-1]).any()):
         sorted_by_type = False
-    result: Tensor = original(layer, x, x_type, sorted_by_type)
-    return result
+    return original(layer, x, x_type, sorted_by_type)
 
 
 def _sage_conv(original: Any, layer: Any, graph: Any, feat: Any, edge_weight: Any = None) -> Any:
