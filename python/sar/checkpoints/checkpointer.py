@@ -19,8 +19,6 @@ from .state import Models, Optimizers
 if TYPE_CHECKING:
     from sar.graph.manager import GraphShardManager
 
-__all__ = ["Checkpointer"]
-
 _EXIT_SECONDS = 10.0
 """How long a process that ends waits for a checkpoint that is being written."""
 

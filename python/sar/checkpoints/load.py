@@ -24,8 +24,6 @@ from .tree import decode
 if TYPE_CHECKING:
     from sar.graph.manager import GraphShardManager
 
-__all__ = ["Checkpoint", "load_checkpoint"]
-
 _NAME = "load_checkpoint"
 
 

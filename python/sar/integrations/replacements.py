@@ -15,8 +15,6 @@ import sys
 import types
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-__all__ = ["Concerned", "Patches", "Replaced", "always", "apply_together", "given", "replaced"]
-
 _ABSENT: Any = object()
 
 Concerned = Callable[[Tuple[Any, ...], Dict[str, Any]], bool]

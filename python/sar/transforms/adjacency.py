@@ -21,8 +21,6 @@ from sar.links.draw import drawn, mixed
 from sar.links.edges import graph_of
 from sar.links.originals import originals
 
-__all__ = ["Adjacency", "SplitAdjacency", "adjacency_of", "mismatch", "uniform"]
-
 _EDGES = 1 << 20  # of a block
 
 

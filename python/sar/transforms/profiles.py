@@ -17,8 +17,6 @@ from sar.links.edges import graph_of
 
 from .adjacency import Adjacency
 
-__all__ = ["METHODS", "degree_profile", "homophily"]
-
 METHODS = ("edge", "node", "edge_insensitive")
 
 

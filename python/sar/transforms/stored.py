@@ -13,8 +13,6 @@ from sar.data.graph_directory import EdgeType, GraphDirectory
 
 from .adjacency import mismatch
 
-__all__ = ["BLOCK_BYTES", "StoredAdjacency"]
-
 _EDGES = 1 << 20  # of a block
 BLOCK_BYTES = 64 * _EDGES
 """What a block of edges takes at most, with all that is computed of it."""

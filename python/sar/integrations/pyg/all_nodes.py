@@ -16,8 +16,6 @@ from sar.graph.readout import rows_of_all, sum_over_workers
 
 from .over_nodes import node_batch
 
-__all__ = ["correct", "label_propagation", "wl_conv", "wl_histogram"]
-
 
 @torch.no_grad()
 def wl_conv(original: Any, layer: Any, x: Tensor, edge_index: Any) -> Tensor:

@@ -14,8 +14,6 @@ from sar.autograd.fused.prepared import FUSED, NODES, REFUSED, STEPS, UNTOUCHED,
 
 from . import calls, fused, over_nodes, patches, scripts, transformers, unsupervised
 
-__all__ = ["plan"]
-
 _FORWARDS: Dict[str, Callable[..., Any]] = {
     path: functools.partial(calls.instead, function) if concerned is calls.on_edges else function
     for concerned, methods in [

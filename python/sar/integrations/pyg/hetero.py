@@ -16,8 +16,6 @@ from sar.graph.readout import graph_reduce
 
 from .reductions import scatter, softmax
 
-__all__ = ["han_conv", "hgt_conv", "initialize"]
-
 
 def initialize(original: Any, layer: Any, module: Any, given: Any) -> None:
     """HeteroDictLinear takes unknown widths from the first row of each type, and this worker may own none."""

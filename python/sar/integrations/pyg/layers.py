@@ -14,8 +14,6 @@ from sar.graph.edge_index.rows import check_size, lift
 from sar.graph.edge_tensor.tensor import values
 from sar.graph.readout import max_over_workers
 
-__all__ = ["cheb_conv", "gcn_norm", "in_any_order", "loops_added"]
-
 
 @uncompiled
 def gcn_norm(

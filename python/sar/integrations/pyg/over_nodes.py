@@ -28,9 +28,6 @@ from sar.nn.batch_norm import DistributedBN1D
 
 from .reductions import SORTED, aggregate_sorted, scatter
 
-__all__ = ["aggregate", "aggregates", "begin", "concerned", "diff_group_norm", "here", "layer_norm", "node_batch"]
-__all__ += ["norm", "pool", "pooled", "refuse_neighbours", "seen", "x_conv"]
-
 _sessions: WeakSet[_session.Session] = WeakSet()
 """Sessions in which edge indices were made."""
 

@@ -18,8 +18,6 @@ from sar.graph.edge_tensor.tensor import as_expr, values
 from sar.graph.node_batch import NodeBatch, reduce_by_graph, softmax_by_graph
 from sar.graph.refused import refusal
 
-__all__ = ["SORTED", "aggregate_sorted", "scatter", "softmax"]
-
 PADDED: Tuple[Any, ...] = tuple(
     getattr(aggr, name)
     for name in ("LSTMAggregation", "GRUAggregation", "SortAggregation", "LCMAggregation", "GraphMultisetTransformer")

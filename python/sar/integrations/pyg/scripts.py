@@ -13,8 +13,6 @@ from sar.graph.edge_index.index import SplitEdgeIndex
 from sar.graph.subgraph import edges_kept_at_random
 from sar.transforms import homophily as counted_homophily
 
-__all__ = ["WHOLE", "dropout_edge", "homophily"]
-
 
 def dropout_edge(
     original: Any, edge_index: Any, p: float = 0.5, force_undirected: bool = False, training: bool = True

@@ -15,8 +15,6 @@ from sar.links.negative import pairs_apart
 
 from .layers import in_any_order
 
-__all__ = ["super_gat_conv"]
-
 
 class PairLabels(Tensor):
     """Which pairs of nodes of this worker are edges. Cross entropy with it is this worker's share of the mean over the

@@ -24,9 +24,6 @@ from sar.nn.functional import linear_attention
 
 from .over_nodes import node_batch
 
-__all__ = ["FORWARDS", "gps_conv", "instead_of", "of_one_graph"]
-
-
 # ---- attention ---------------------------------------------------------------------
 
 

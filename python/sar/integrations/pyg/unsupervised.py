@@ -26,8 +26,6 @@ from sar.links.negative import negative_sampling
 from sar.links.node_ids import shuffled
 from sar.links.scores import link_metrics
 
-__all__ = ["dgi_forward", "methods_of"]
-
 EPS = 1e-15
 """What PyG adds to probabilities."""
 

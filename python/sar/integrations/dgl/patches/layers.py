@@ -35,8 +35,6 @@ from sar.integrations.replacements import Patches, apply_together, given
 from . import OTHERWISE
 from .transforms import FUNCTIONS, REFUSED, TRANSFORMS
 
-__all__ = ["adapt", "by_columns", "gat_conv_unfit", "layers_with_graph", "restore"]
-
 _applied: List[Patches] = []
 """What is replaced now, in the order in which it was."""
 

@@ -9,8 +9,6 @@ from typing import Any
 
 from sar.config import Config
 
-__all__ = ["adapt_layers"]
-
 
 def adapt_layers() -> None:
     """Makes DGL's layers work on graph managers, now or as soon as DGL is imported. Does nothing if

@@ -13,8 +13,6 @@ from sar.graph.refused import FUNCTIONS as INSTEAD
 from sar.graph.reversed import ReversedGraph
 from sar.graph.subgraph import edges_kept_at_random
 
-__all__ = ["FUNCTIONS", "REFUSED", "TRANSFORMS"]
-
 
 def _reverse(original: Any, g: Any, copy_ndata: bool = True, copy_edata: bool = False, **kwargs: Any) -> Any:
     if isinstance(g, ReversedGraph):
