@@ -7,7 +7,7 @@ import sys
 from typing import Optional
 
 from sar.graph.edge_tensor.softmax import edge_softmax as patched_edge_softmax
-from sar.integrations.replacements import Patches
+from sar.integrations.replacements import Patches, given
 from sar.nn.relgraphconv import RelGraphConv
 
 from . import OTHERWISE
@@ -59,7 +59,7 @@ def unpatch_dgl() -> None:
 
 def _replacements() -> Patches:
     """What scripts for the Python package find replaced."""
-    patches = Patches("dgl", OTHERWISE)
+    patches = Patches("dgl", OTHERWISE, given())
     for module in ("gatconv", "dotgatconv", "agnnconv"):
         patches.put(f"dgl.nn.pytorch.conv.{module}", "edge_softmax", patched_edge_softmax, OLDER)
     for module in ("dgl.nn", "dgl.nn.pytorch", "dgl.nn.pytorch.conv"):
