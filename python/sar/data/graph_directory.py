@@ -78,6 +78,7 @@ class Block(NamedTuple):
 class GraphDirectory:
     """A directory that holds a graph. The engine holds its description and the headers of its files against each other.
 
+    :ivar description: the content of ``graph.json``
     :param path: the directory, or its ``graph.json``
     :raises sar.FormatError: it is not one, or its description and its files do not belong together
     :raises OSError: it cannot be read
@@ -91,7 +92,7 @@ class GraphDirectory:
             raise FormatError(f"{given}: expected the directory of a graph, as `sar ingest` writes it", str(given))
         library.call("sar_dataset_close", library.call("sar_dataset_open", os.fsencode(self.path)))
         with open_regular(self.file) as opened:
-            content = json.load(opened)
+            content = self.description = json.load(opened)
         self.name = str(content.get("name", self.path.name))
         self.node_types = {name: _node_type(name, entry) for name, entry in content["node_types"].items()}
         self.edge_types = [_edge_type(entry) for entry in content["edge_types"]]

@@ -54,11 +54,12 @@ POOLING = (
     "it keeps the best nodes of the whole graph, which are on several workers: pool with global_add_pool, "
     "global_mean_pool, global_max_pool or AttentionalAggregation"
 )
-WAYS: Dict[str, str] = {
+MODELS: Dict[str, str] = {
     **dict.fromkeys(["TopKPooling", "SAGPooling", "ASAPooling", "PANPooling", "EdgePooling"], POOLING),
     **dict.fromkeys(["ClusterPooling", "GraphUNet"], POOLING),
+    "AttentiveFP": BEFORE,
 }
-"""What to do in place of functions and classes; of others :data:`BEFORE`."""
+"""Layers and models that need the whole graph, with what to do."""
 
 _EXPLAIN = (
     "explanations of predictions weigh the messages of single edges, and a graph split over workers holds none: save "
@@ -87,8 +88,6 @@ DRAWS = ["negative_sampling", "batched_negative_sampling", "structured_negative_
 """Functions that ``sar`` has under the same names."""
 LOADERS = ["NeighborLoader", "LinkNeighborLoader", "HGTLoader", "ShaDowKHopSampler", "ClusterData"]
 LOADERS += ["GraphSAINTSampler", "NeighborSampler"]
-MODELS = ["TopKPooling", "SAGPooling", "ASAPooling", "PANPooling", "EdgePooling", "ClusterPooling"]
-MODELS += ["AttentiveFP", "GraphUNet"]
 OWN_WAYS = {
     "MeshCNNConv": "it takes the messages of a node by their position among all edges: use it on the whole graph",
     "PANConv": "it multiplies sparse matrices of the whole graph: use MixHopConv or TAGConv",
@@ -116,7 +115,7 @@ WHOLE: Dict[str, Tuple[str, str]] = {
     "transforms.AddGPSE.__call__": ("torch_geometric.transforms.AddGPSE", BEFORE),
     "data.HeteroData.to_homogeneous": ("torch_geometric.data.HeteroData.to_homogeneous", BEFORE),
     **{f"loader.{name}.__init__": (name, _LOADER) for name in LOADERS},
-    **{f"nn.{name}.forward": (f"torch_geometric.nn.{name}", WAYS.get(name, BEFORE)) for name in MODELS},
+    **{f"nn.{name}.forward": (f"torch_geometric.nn.{name}", why) for name, why in MODELS.items()},
     **{f"nn.{name}.forward": (name, why) for name, why in OWN_WAYS.items()},
     "nn.SignedGCN.create_spectral_features": ("torch_geometric.nn.SignedGCN.create_spectral_features", BEFORE),
     "nn.SignedGCN.nll_loss": (
