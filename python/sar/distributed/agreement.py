@@ -51,6 +51,11 @@ def equal_on_all(
     return [high == -low for high, low in zip(most, least)], largest
 
 
+def largest_of_all(number: int) -> int:
+    """The largest of the numbers that the ranks give. Collective."""
+    return equal_on_all((), [number])[1][0]
+
+
 def said_by_all(mine: Any) -> List[Any]:
     """What every rank says, by rank. Collective. See :func:`agree`."""
     said, _ = agree(mine)

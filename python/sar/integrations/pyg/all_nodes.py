@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_geometric.utils import one_hot
 
 from sar._engine import abi, session as _session
+from sar.distributed.agreement import largest_of_all
 from sar.graph.edge_index.rows import lift
 from sar.graph.readout import rows_of_all, sum_over_workers
 
@@ -55,9 +56,7 @@ def label_propagation(
 ) -> Tensor:
     """PyG takes the number of classes from the largest label: here, of all workers. Collective."""
     if y.dtype == torch.long and (y.dim() == 1 or y.shape[1:].numel() == 1):
-        most = torch.tensor([int(y.max()) if y.numel() else -1])
-        _session.all_reduce(most, "max", abi.TRAIN)
-        y = one_hot(y.view(-1), num_classes=int(most) + 1)
+        y = one_hot(y.view(-1), num_classes=largest_of_all(int(y.max()) + 1 if y.numel() else 0))
     return original(model, y, edge_index, mask, *args, **kwargs)
 
 

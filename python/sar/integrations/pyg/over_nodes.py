@@ -18,6 +18,7 @@ from torch_geometric.nn import aggr as nn_aggr
 from sar._engine import abi, session as _session
 from sar.autograd.compile import uncompiled
 from sar.autograd.fused.prepared import Prepared, choice_of, prepared
+from sar.distributed.agreement import largest_of_all
 from sar.graph.counts import counts
 from sar.graph.edge_index.edges import SplitEdges
 from sar.graph.edge_index.rows import EdgeEnds
@@ -175,14 +176,12 @@ def layer_norm(original: Any, layer: Any, x: Tensor, batch: Any = None, batch_si
 
 
 def diff_group_norm(original: Any, layer: Any, x: Tensor) -> Tensor:
-    if node_batch(layer, x) is not None and choice_of(layer.norm) is None:
-        plain = torch.tensor([int(not isinstance(layer.norm, DistributedBN1D))])
-        _session.all_reduce(plain, "max", abi.TRAIN)
-        if plain:
-            raise NotImplementedError(
-                "DiffGroupNorm on a graph split over workers takes its statistics from the batch norm inside it, which "
-                "sees this worker's nodes alone: call sar.prepare(model, data), or sar.convert_batchnorm(model)"
-            )
+    of_nodes = node_batch(layer, x) is not None and choice_of(layer.norm) is None
+    if of_nodes and largest_of_all(int(not isinstance(layer.norm, DistributedBN1D))):
+        raise NotImplementedError(
+            "DiffGroupNorm on a graph split over workers takes its statistics from the batch norm inside it, which "
+            "sees this worker's nodes alone: call sar.prepare(model, data), or sar.convert_batchnorm(model)"
+        )
     return original(layer, x)
 
 

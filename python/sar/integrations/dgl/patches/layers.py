@@ -22,6 +22,7 @@ from sar.autograd.fused import gat, scaled_product
 from sar.autograd.fused.eligibility import changed, gat_unfit
 from sar.autograd.fused.prepared import instead_of_forward
 from sar.autograd.types import class_of
+from sar.distributed.agreement import largest_of_all
 from sar.graph.counts import Counts
 from sar.graph.edge_tensor.softmax import edge_softmax
 from sar.graph.layer_support import GraphIndex
@@ -195,10 +196,9 @@ def _label_propagation(original: Any, layer: Any, g: Any, labels: Tensor, mask: 
     """Numbers of classes become columns, as many as the largest label of any worker asks for."""
     if isinstance(g, GraphShardManager) and (labels.dim() == 1 or labels.shape[1] == 1):
         flat = labels.view(-1)
-        most = torch.tensor([float(flat.max()) if len(flat) else 0.0], dtype=torch.float64)
-        _session.all_reduce(most, "max", abi.TRAIN)
-        if int(most):
-            labels = torch.nn.functional.one_hot(flat, int(most) + 1).float()
+        most = largest_of_all(int(flat.max()) if len(flat) else 0)
+        if most:
+            labels = torch.nn.functional.one_hot(flat, most + 1).float()
     return original(layer, g, labels, mask)
 
 
