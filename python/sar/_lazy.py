@@ -9,7 +9,7 @@ import importlib
 import sys
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, List, Optional
+from typing import Any, Callable, List, Optional
 
 LATE = frozenset(["transforms"])
 """Public packages that few scripts use: each is imported when its own name is used."""
@@ -66,6 +66,42 @@ class _OldPaths:
         spec = module.__spec__
         assert spec is not None
         module.__spec__ = spec.loader_state
+
+
+class _AfterImport:
+    """Finds one module as it would be found, and has something done when it has been imported."""
+
+    def __init__(self, name: str, act: Callable[[ModuleType], None]) -> None:
+        self.name, self._act = name, act
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Optional[ModuleSpec]:
+        if fullname != self.name:
+            return None
+        import importlib.util
+
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        loader: Any = spec and spec.loader
+        if loader is not None:
+            execute = loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                try:
+                    execute(module)
+                    self._act(module)
+                except BaseException:
+                    sys.meta_path.insert(0, self)  # the next import fails in the same way, rather than go unnoticed
+                    raise
+
+            loader.exec_module = exec_module
+        return spec
+
+
+def after_import(name: str, act: Callable[[ModuleType], None]) -> None:
+    """Has a function called with a module that is not there yet, once it has been imported. Asked for a module that it
+    waits for already, it does nothing."""
+    if not any(isinstance(finder, _AfterImport) and finder.name == name for finder in sys.meta_path):
+        sys.meta_path.insert(0, _AfterImport(name, act))
 
 
 def make_lazy(package: str) -> None:

@@ -16,7 +16,15 @@ __all__ = [
 ]
 
 
-class PeerLostError(RuntimeError):
+class _OfRank(Exception):
+    """``rank`` is the worker that an error speaks of, -1 where it is not known."""
+
+    def __init__(self, message: str = "", rank: int = -1) -> None:
+        super().__init__(message)
+        self.rank = rank
+
+
+class PeerLostError(_OfRank, RuntimeError):
     """A worker died, was stopped past the liveness deadline, or was cut off.
 
     ``rank`` is its rank, ``host`` where it ran, ``phase`` what it was last known to do. ``rank`` is -1, and the
@@ -24,8 +32,7 @@ class PeerLostError(RuntimeError):
     """
 
     def __init__(self, message: str = "", rank: int = -1, host: str = "", phase: str = "") -> None:
-        super().__init__(message)
-        self.rank = rank
+        super().__init__(message, rank)
         self.host = host
         self.phase = phase
 
@@ -34,28 +41,16 @@ class RemoteError(PeerLostError):
     """Another worker failed with an error of its own, which the message carries."""
 
 
-class ScheduleError(RuntimeError):
+class ScheduleError(_OfRank, RuntimeError):
     """Workers disagree about which operation comes next; the message names both operations and both ranks."""
 
-    def __init__(self, message: str = "", rank: int = -1) -> None:
-        super().__init__(message)
-        self.rank = rank
 
-
-class RendezvousError(RuntimeError):
+class RendezvousError(_OfRank, RuntimeError):
     """The workers could not meet: the master is unreachable, a port is in use, two workers have one rank."""
 
-    def __init__(self, message: str = "", rank: int = -1) -> None:
-        super().__init__(message)
-        self.rank = rank
 
-
-class DeadlineError(TimeoutError):
+class DeadlineError(_OfRank, TimeoutError):
     """An operation did not end before its deadline."""
-
-    def __init__(self, message: str = "", rank: int = -1) -> None:
-        super().__init__(message)
-        self.rank = rank
 
 
 class FormatError(ValueError):

@@ -30,7 +30,7 @@ def python(code: str) -> str:
 
 BACKEND = """[
     sorted({"sar._api", "sar.distributed.process_group"} & set(sys.modules)), torch.distributed.Backend("sar"),
-    torch.distributed.Backend.default_device_backend_map["cpu"], [f for f in sys.meta_path if "backend" in str(f)],
+    torch.distributed.Backend.default_device_backend_map["cpu"], [f for f in sys.meta_path if "AfterImport" in str(f)],
 ]"""
 """The package's own modules wait for their first use, and its finder of modules ends with the first of torch's."""
 KNOWN = [[], "sar", "gloo", []]

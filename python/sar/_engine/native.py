@@ -8,8 +8,6 @@ from typing import Any, Callable, NoReturn, Type, TypeVar
 
 T = TypeVar("T")
 
-__all__ = ["Native", "shared"]
-
 
 def shared(cls: Type[T]) -> Type[T]:
     """Makes ``copy.copy`` and ``copy.deepcopy`` of an object the object itself. It must not change."""

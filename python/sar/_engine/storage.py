@@ -14,8 +14,6 @@ if TYPE_CHECKING:  # commands that open partitions do without torch
     import torch
     from torch import Tensor
 
-__all__ = ["computed_in", "name_of", "stored", "travels_as", "widened"]
-
 
 def computed_in(*dtypes: torch.dtype) -> torch.dtype:
     """What is computed in, by the dtypes of operands."""

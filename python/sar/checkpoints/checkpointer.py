@@ -19,8 +19,6 @@ from .state import Models, Optimizers
 if TYPE_CHECKING:
     from sar.graph.manager import GraphShardManager
 
-__all__ = ["Checkpointer"]
-
 _EXIT_SECONDS = 10.0
 """How long a process that ends waits for a checkpoint that is being written."""
 
@@ -87,7 +85,7 @@ class Checkpointer:
 
     def load_checkpoint(self, step: Optional[int] = None) -> Optional[Checkpoint]:
         """:func:`sar.load_checkpoint` with this object's arguments. Collective."""
-        self._finish()
+        self.close()
         self._saved_at = time.monotonic()
         return load_checkpoint(self.directory, self._model, self._optimizer, graph=self._graph, step=step)
 
@@ -104,7 +102,7 @@ class Checkpointer:
         first = _session.current().rank == 0  # whose clock it goes by
         _, (any_failed, any_late) = agree(None, [int(failed), int(late and first)])
         if any_failed:
-            self._finish()
+            self.close()
         if not any_late and not (self._every is not None and step % self._every == 0):
             return False
         self.save(step, extra)
@@ -115,23 +113,20 @@ class Checkpointer:
 
         :raises Exception: what went wrong with the one before, or as :func:`sar.save_checkpoint` does
         """
-        self._finish()
+        self.close()
         self._saved_at = time.monotonic()
         arguments = (self.directory, self._model, self._optimizer, step, extra, self._graph, self._per_node, self._keep)
         write = Write(*arguments, copy=self._background)
         self._pending = write
         write.start()
         if not self._background:
-            self._finish()
+            self.close()
 
     def close(self) -> None:
         """Waits until the last checkpoint is complete. Collective.
 
         :raises Exception: what went wrong with it
         """
-        self._finish()
-
-    def _finish(self) -> None:
         pending, self._pending = self._pending, None
         if pending is not None:
             pending.finish()

@@ -24,8 +24,6 @@ from .tree import decode
 if TYPE_CHECKING:
     from sar.graph.manager import GraphShardManager
 
-__all__ = ["Checkpoint", "load_checkpoint"]
-
 _NAME = "load_checkpoint"
 
 
@@ -112,8 +110,7 @@ def model_state(path: str) -> Dict[str, Tensor]:
     trees = loaded.reader.description["trees"]["model"][0]
     if len(trees) != 1 and "model" not in trees:
         raise ValueError(f"the checkpoint {found} holds the models {', '.join(trees)}, and none of the name 'model'")
-    state: Dict[str, Tensor] = decode(trees["model"] if "model" in trees else next(iter(trees.values())), loaded.tensor)
-    return state
+    return decode(trees["model"] if "model" in trees else next(iter(trees.values())), loaded.tensor)
 
 
 class _Loaded:

@@ -27,8 +27,6 @@ from .tensor_files import write_tensors
 if TYPE_CHECKING:
     from sar.graph.manager import GraphShardManager
 
-__all__ = ["save_checkpoint"]
-
 _NAME = "save_checkpoint"
 
 

@@ -12,6 +12,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from sar.errors import BudgetError
+from sar.extras import MissingLibraryError
+from sar.partitioning.options import PartitioningError
+
 from . import (
     convert,
     doctor,
@@ -28,6 +32,9 @@ from . import (
     transform,
 )
 from .output import Failure
+
+_EXPECTED = (BudgetError, PartitioningError, ValueError, OSError, MissingLibraryError)
+"""Errors about files, arguments and what is installed. Their message suffices, so no traceback is printed."""
 
 _EPILOG = """\
 examples:
@@ -78,17 +85,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Failure as failure:
         print(f"sar {arguments.command}: {failure}", file=sys.stderr)
         return failure.code
-    except _expected_errors() as error:
+    except _EXPECTED as error:
         print(f"sar {arguments.command}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(f"sar {arguments.command}: interrupted", file=sys.stderr)
         return 130
-
-
-def _expected_errors() -> tuple[type[BaseException], ...]:
-    """Errors about files, arguments and what is installed. Their message suffices, so no traceback is printed."""
-    from sar.errors import BudgetError, FormatError
-    from sar.extras import MissingLibraryError
-
-    return (BudgetError, FormatError, ValueError, OSError, MissingLibraryError)

@@ -22,9 +22,8 @@ def run(path: str, *, as_json: bool) -> int:
     with stage(f"reading the edges of {path}") as step:
         statistics = graph_statistics.describe(graph, lambda done, total: step.progress(done, total, "edges"))
     if as_json:
-        with open(graph.file, encoding="utf-8") as file:
-            description = json.load(file)
-        print(json.dumps({"description": description, "statistics": graph_statistics.as_dict(statistics, graph)}))
+        found = graph_statistics.as_dict(statistics, graph)
+        print(json.dumps({"description": graph.description, "statistics": found}))
     else:
         print(_render(graph, statistics))
     return 0

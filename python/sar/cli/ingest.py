@@ -94,27 +94,23 @@ def add(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from sar.data.ingest import ingest
-    from sar.errors import BudgetError
 
     source = arguments.schema if arguments.schema is not None else _schema(arguments)
     if arguments.schema is not None and arguments.edges:
         raise Failure("give either SOURCE or --edges", 2)
-    try:
-        graph = ingest(
-            source,
-            arguments.out,
-            symmetrize=arguments.symmetrize,
-            deduplicate=arguments.deduplicate,
-            self_loops=arguments.self_loops,
-            skip_bad_rows=arguments.skip_bad_rows,
-            memory=arguments.memory,
-            scratch=arguments.scratch,
-            threads=arguments.threads,
-            name=arguments.name,
-            stages=stage,
-        )
-    except BudgetError as error:
-        raise Failure(str(error)) from None
+    graph = ingest(
+        source,
+        arguments.out,
+        symmetrize=arguments.symmetrize,
+        deduplicate=arguments.deduplicate,
+        self_loops=arguments.self_loops,
+        skip_bad_rows=arguments.skip_bad_rows,
+        memory=arguments.memory,
+        scratch=arguments.scratch,
+        threads=arguments.threads,
+        name=arguments.name,
+        stages=stage,
+    )
     nodes = sum(t.count for t in graph.node_types.values())
     edges = sum(t.count for t in graph.edge_types)
     print(f"wrote {Path(arguments.out) / 'graph.json'}: {nodes:,} nodes, {edges:,} edges")

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from sar.partitioning.options import BALANCES, OBJECTIVES, Options, PartitioningError
+from sar.partitioning.options import BALANCES, OBJECTIVES, Options
 from sar.units import size
 
 from .output import Failure, size_argument, stage, table
@@ -132,13 +132,6 @@ def add(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    try:
-        return _run(arguments)
-    except PartitioningError as error:
-        raise Failure(str(error)) from error
-
-
-def _run(arguments: argparse.Namespace) -> int:
     from sar.partitioning import methods, report as reports
     from sar.partitioning.dataset import Dataset
     from sar.partitioning.parts import PartsOptions, memory_to_write, write_parts
@@ -207,7 +200,7 @@ def _check(arguments: argparse.Namespace, name: str) -> None:
             methods.check_objective(arguments.method, arguments.objective)
         except ValueError as error:
             raise Failure(str(error), 2) from None
-        methods.require(arguments.method)
+        methods.METHODS[arguments.method].library()
     elif arguments.assignment is not None and arguments.objective is not None:
         raise Failure("--objective: the parts of --assignment are cut already", 2)
     if arguments.picture:

@@ -124,8 +124,7 @@ class Remote(Worker):
         noise = await self._reader.readuntil(GREETING)
         for data in (noise[: -len(GREETING)], b""):
             self._deliver(data)
-        answer: dict[str, Any] = json.loads(await self._reader.readuntil(b"\n"))
-        return answer
+        return json.loads(await self._reader.readuntil(b"\n"))
 
     def _send(self, line: str) -> None:
         if not self._to_agent.is_closing():

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 
@@ -59,9 +60,25 @@ class EdgeType:
     features: dict[str, Array] = field(default_factory=dict)
 
 
+class Block(NamedTuple):
+    """Edges that follow one another, from edge ``begin`` on: those of rows ``first .. first + len(indptr) - 2``, or the
+    part of them that is in the block. ``indptr`` counts from 0."""
+
+    begin: int
+    first: int
+    indptr: np.ndarray
+    source: np.ndarray
+
+    def target(self) -> np.ndarray:
+        """The destination of each edge."""
+        counts = np.diff(self.indptr)
+        return np.repeat(np.arange(self.first, self.first + len(counts)), counts)
+
+
 class GraphDirectory:
     """A directory that holds a graph. The engine holds its description and the headers of its files against each other.
 
+    :ivar description: the content of ``graph.json``
     :param path: the directory, or its ``graph.json``
     :raises sar.FormatError: it is not one, or its description and its files do not belong together
     :raises OSError: it cannot be read
@@ -75,7 +92,7 @@ class GraphDirectory:
             raise FormatError(f"{given}: expected the directory of a graph, as `sar ingest` writes it", str(given))
         library.call("sar_dataset_close", library.call("sar_dataset_open", os.fsencode(self.path)))
         with open_regular(self.file) as opened:
-            content = json.load(opened)
+            content = self.description = json.load(opened)
         self.name = str(content.get("name", self.path.name))
         self.node_types = {name: _node_type(name, entry) for name, entry in content["node_types"].items()}
         self.edge_types = [_edge_type(entry) for entry in content["edge_types"]]
@@ -85,6 +102,15 @@ class GraphDirectory:
         if 0 in array.shape:
             return np.empty(array.shape, array.dtype)
         return np.load(self.path / array.file, mmap_mode="r", allow_pickle=False)
+
+    def blocks(self, one: EdgeType, size: int) -> Iterator[Block]:
+        """The edges of a type, in order, so many at a time, copied from the file."""
+        indptr = self.map(one.indptr)
+        for begin in range(0, one.count, size):
+            end = min(begin + size, one.count)
+            first, last = (np.searchsorted(indptr, [begin, end - 1], side="right") - 1).tolist()
+            ends = np.clip(indptr[first : last + 2], begin, end) - begin
+            yield Block(begin, first, ends, np.array(self.map(one.source)[begin:end]))
 
 
 def _node_type(name: str, entry: dict[str, Any]) -> NodeType:

@@ -3,7 +3,7 @@ in blocks, so that memory does not depend on the size of the graph."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,27 +90,17 @@ def describe(graph: GraphDirectory, progress: Callable[[int, int], None] = lambd
     return GraphStatistics(statistics, isolated)
 
 
-def _blocks(graph: GraphDirectory, one: EdgeType) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Sources and destinations of the edges, in order."""
-    indptr = graph.map(one.indptr)
-    for begin in range(0, one.count, _EDGES):
-        end = min(begin + _EDGES, one.count)
-        first, last = np.searchsorted(indptr, [begin, end - 1], side="right") - 1
-        ends = np.clip(indptr[first : last + 2], begin, end)
-        target = np.repeat(np.arange(first, last + 1), np.diff(ends))
-        yield np.array(graph.map(one.source)[begin:end], np.int64), target
-
-
 def _edges(graph: GraphDirectory, one: EdgeType, told: Callable[[int], None]) -> EdgeStatistics:
     found = EdgeStatistics()
     last = (-1, -1)
     balance = 0
-    for source, target in _blocks(graph, one):
-        found.self_loops += int(np.count_nonzero(source == target)) if one.type[0] == one.type[2] else 0
+    for block in graph.blocks(one, _EDGES):
+        source, target = block.source, block.target()
         again = (source[1:] == source[:-1]) & (target[1:] == target[:-1])
         found.duplicates += int(np.count_nonzero(again)) + (last == (source[0], target[0]))
         last = (source[-1], target[-1])
         if one.type[0] == one.type[2]:
+            found.self_loops += int(np.count_nonzero(source == target))
             balance += _mixed(source, target) - _mixed(target, source)
         told(len(source))
     if one.type[0] == one.type[2]:

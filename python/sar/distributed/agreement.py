@@ -51,6 +51,11 @@ def equal_on_all(
     return [high == -low for high, low in zip(most, least)], largest
 
 
+def largest_of_all(number: int) -> int:
+    """The largest of the numbers that the ranks give. Collective."""
+    return equal_on_all((), [number])[1][0]
+
+
 def said_by_all(mine: Any) -> List[Any]:
     """What every rank says, by rank. Collective. See :func:`agree`."""
     said, _ = agree(mine)
@@ -94,8 +99,7 @@ def on_every_rank(number: int) -> List[int]:
     told = torch.zeros(session.world, dtype=torch.int64)
     told[session.rank] = number
     _session.all_reduce(told, "sum", abi.TRAIN)
-    found: List[int] = told.tolist()
-    return found
+    return told.tolist()
 
 
 def agreed_seed() -> int:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import datetime
 import sys
-from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
-from typing import Any, Optional
+from typing import Any
+
+from sar._lazy import after_import
 
 _MODULE = "torch.distributed.distributed_c10d"
 
@@ -19,7 +20,7 @@ def register() -> None:
     """Makes the backend known to ``torch.distributed``, now or when that is imported."""
     module = sys.modules.get(_MODULE)
     if module is None or not hasattr(module, "Backend"):
-        sys.meta_path.insert(0, _Finder())
+        after_import(_MODULE, _register)
     else:
         _register(module)
 
@@ -33,23 +34,3 @@ def _create(store: Any, rank: int, size: int, timeout: datetime.timedelta) -> An
     from .process_group import ProcessGroup
 
     return ProcessGroup(store, rank, size, timeout)
-
-
-class _Finder:
-    """Finds the module of ``torch.distributed`` once, as it would be found, and has the backend registered after it."""
-
-    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Optional[ModuleSpec]:
-        if fullname != _MODULE:
-            return None
-        sys.meta_path.remove(self)
-        spec = PathFinder.find_spec(fullname, path, target)
-        loader: Any = spec and spec.loader
-        if loader is not None:
-            execute = loader.exec_module
-
-            def exec_module(module: ModuleType) -> None:
-                execute(module)
-                _register(module)
-
-            loader.exec_module = exec_module
-        return spec

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from sar._engine import abi, schedule, session as _session
+from sar._engine.communicator import flat_cpu, give_back
 from sar.units import some
 
 from .agreement import equal_on_all
@@ -134,9 +135,8 @@ def _flat(tensors: Sequence[Tensor]) -> Iterator[Tensor]:
     """Vectors in CPU memory of all tensors' values, a bucket at a time. What a vector holds when the next one is asked
     for becomes the tensors' values. A lone contiguous CPU tensor lends its own memory."""
     for bucket in _buckets(tensors):
-        parts = [t.detach().to("cpu").contiguous().view(-1) for t in bucket]
+        parts = [flat_cpu(t) for t in bucket]
         flat = parts[0] if len(parts) == 1 else torch.cat(parts)
         yield flat
         for tensor, values in zip(bucket, flat.split([t.numel() for t in bucket])):
-            if tensor.numel() and tensor.data_ptr() != values.data_ptr():
-                tensor.detach().copy_(values.view(tensor.shape))
+            give_back(tensor, values)

@@ -15,8 +15,6 @@ import sys
 import types
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-__all__ = ["Concerned", "Patches", "Replaced", "always", "apply_together", "given", "replaced"]
-
 _ABSENT: Any = object()
 
 Concerned = Callable[[Tuple[Any, ...], Dict[str, Any]], bool]
@@ -37,11 +35,6 @@ def given(*kinds: type) -> Concerned:
         return False
 
     return concerned
-
-
-def always(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
-    """For replacements that find out by themselves whether they are concerned."""
-    return True
 
 
 class Replaced(NamedTuple):
@@ -92,7 +85,7 @@ class Patches:
     :param concerned: for which calls, unless a replacement says so itself
     """
 
-    def __init__(self, library: str, otherwise: str, concerned: Concerned = always) -> None:
+    def __init__(self, library: str, otherwise: str, concerned: Concerned) -> None:
         self.library, self.otherwise, self._concerned = library, otherwise, concerned
         self.missing: List[str] = []
         self._changes: Dict[Tuple[int, str], _Change] = {}
@@ -113,28 +106,24 @@ class Patches:
             self._plan(self.look_up(owner), name, owner, new, why)
 
     def wrap(
-        self, owner: Any, name: str, function: Callable[..., Any], why: str, concerned: Optional[Concerned] = None
+        self, owner: str, name: str, function: Callable[..., Any], why: str, concerned: Optional[Concerned] = None
     ) -> None:
         """Has ``owner.name(*args)`` call ``function(original, *args)``.
 
-        :param owner: a module or class, or the dotted name of one
+        :param owner: the dotted name of a module or class
         :param why: see :class:`Replaced`
         :param concerned: for which calls
         """
-        found = self.look_up(owner) if isinstance(owner, str) else owner
-        if found is None:
-            return
-        label = owner if isinstance(owner, str) else _label(owner)
-        original = getattr(found, name, None)
+        original = self.look_up(f"{owner}.{name}")
         if original is None:
-            self.missing.append(f"{label}.{name}")
             return
+        found = self.look_up(owner)
         if isinstance(found, type) and name not in vars(found):
             original = _inherited(found, name, original)
         new = self._wrapper(original, function, concerned)
         if inspect.ismodule(found):
-            new.__module__ = label  # where pickle finds it
-        self._plan(found, name, label, new, why)
+            new.__module__ = owner  # where pickle finds it
+        self._plan(found, name, owner, new, why)
 
     def wrap_within(
         self, package: str, path: str, function: Callable[..., Any], why: str, concerned: Optional[Concerned] = None
@@ -230,10 +219,6 @@ def apply_together(lists: Sequence[Patches]) -> None:
         for patches in reversed(done):
             patches.undo()
         raise
-
-
-def _label(owner: Any) -> str:
-    return f"{owner.__module__}.{owner.__qualname__}" if isinstance(owner, type) else str(owner.__name__)
 
 
 def _inherited(owner: Any, name: str, now: Callable[..., Any]) -> Callable[..., Any]:

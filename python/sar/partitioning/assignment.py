@@ -137,8 +137,7 @@ class _Join:
         return int(rows)
 
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:
-        rows: list[tuple[Any, ...]] = self.database.execute(sql).fetchall()
-        return rows
+        return self.database.execute(sql).fetchall()
 
 
 def _parquet(path: str, options: str = "") -> str:

@@ -43,7 +43,6 @@ def kaminpar(dataset: Dataset, options: Options, stage: Stages) -> np.ndarray:
 
     :raises PartitioningError: the memory does not do, or KaMinPar failed
     """
-    library()
     with stage("reading edges in both directions") as step:
         dataset.undirect(options.scratch, options.memory_to_sort(dataset.num_nodes), step.progress)
     return cut_apart(_PROGRAM, dataset, options, stage)

@@ -3,49 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Optional
+from typing import NamedTuple, Optional
 
 import numpy as np
 
 from sar.data.ingest.progress import Stages
 from sar.extras import DISTRIBUTION, MissingLibraryError
 
-from . import (
-    fennel as fennel_module,
-    kaminpar as kaminpar_module,
-    metis as metis_module,
-    mtkahypar as mtkahypar_module,
-)
+from . import fennel, kaminpar, metis, mtkahypar
 from .dataset import Dataset
-from .fennel import fennel
-from .kaminpar import kaminpar
-from .metis import metis
-from .mtkahypar import mtkahypar
 from .options import OBJECTIVES, Options, PartitioningError
 
-METHODS = ("mtkahypar", "kaminpar", "metis", "fennel", "random", "contiguous")
 
-_OBJECTIVES = {"mtkahypar": OBJECTIVES, "kaminpar": ("cut",), "metis": OBJECTIVES, "fennel": ("cut",)}
+class Method(NamedTuple):
+    """A partitioner."""
+
+    assign: Optional[Callable[[Dataset, Options, Stages], np.ndarray]]
+    """Gives the part of each node; None: the engine does, by the method's name."""
+    needed: Callable[[int, int, tuple[str, ...]], int]
+    """Bytes that it takes at least, for so many nodes and directed edges, and what parts have equal shares of."""
+    objectives: tuple[str, ...] = ()
+    library: Callable[[], object] = lambda: None
+    """Raises MissingLibraryError where what it needs is not installed."""
 
 
-def require(method: str) -> None:
-    """:raises sar.extras.MissingLibraryError: what the method needs is not installed; the message says how to get it"""
-    libraries = {"mtkahypar": mtkahypar_module, "kaminpar": kaminpar_module, "metis": metis_module}
-    if method in libraries:
-        libraries[method].library()
+METHODS: dict[str, Method] = {
+    "mtkahypar": Method(
+        mtkahypar.mtkahypar, lambda nodes, edges, _: mtkahypar.needed(nodes, edges), OBJECTIVES, mtkahypar.library
+    ),
+    "kaminpar": Method(
+        kaminpar.kaminpar, lambda nodes, edges, _: kaminpar.needed(nodes, edges), ("cut",), kaminpar.library
+    ),
+    "metis": Method(metis.metis, lambda nodes, edges, _: metis.needed(nodes, edges), OBJECTIVES, metis.library),
+    "fennel": Method(fennel.fennel, lambda nodes, _, balance: fennel.needed(nodes, balance), ("cut",)),
+    "random": Method(None, lambda nodes, *_: 4 * nodes),
+    "contiguous": Method(None, lambda nodes, *_: 12 * nodes),  # it counts in-edges
+}
 
 
 def check_objective(method: str, objective: Optional[str]) -> None:
     """:raises ValueError: the method cannot make few of what is asked for; the message says which methods can"""
-    if objective is not None and objective not in _OBJECTIVES.get(method, ()):
-        why = "counts edges between parts alone" if method in _OBJECTIVES else "makes few of nothing"
-        able = " or ".join(name for name, objectives in _OBJECTIVES.items() if objective in objectives)
+    if objective is not None and objective not in METHODS[method].objectives:
+        why = "counts edges between parts alone" if METHODS[method].objectives else "makes few of nothing"
+        able = " or ".join(name for name, of in METHODS.items() if objective in of.objectives)
         raise ValueError(f"--objective {objective}: --method {method} {why}; choose --method {able}")
 
 
 def installed(method: str) -> bool:
     try:
-        require(method)
+        METHODS[method].library()
     except MissingLibraryError:
         return False
     return True
@@ -53,31 +59,18 @@ def installed(method: str) -> bool:
 
 def default_method(nodes: int, edges: int, memory: int, objective: Optional[str] = None) -> tuple[str, Optional[str]]:
     """The method for a graph of so many directed edges, and a note for the user."""
-    by_metis = installed("metis") and metis_module.needed(nodes, edges) <= memory
+    by_metis = installed("metis") and metis.needed(nodes, edges) <= memory
     if objective == "volume":
-        small = edges <= mtkahypar_module.SMALL and mtkahypar_module.needed(nodes, edges) <= memory
+        small = edges <= mtkahypar.SMALL and mtkahypar.needed(nodes, edges) <= memory
         return "metis" if by_metis and not (small and installed("mtkahypar")) else "mtkahypar", None
     if not installed("kaminpar"):
         if by_metis:
             return "metis", None
         return "fennel", f"KaMinPar is not installed. For fewer cut edges: pip install '{DISTRIBUTION}[partition]'"
-    if kaminpar_module.choose_context(nodes, edges, memory) is None:
-        needed = kaminpar_module.needed(nodes, edges) >> 20
+    if kaminpar.choose_context(nodes, edges, memory) is None:
+        needed = kaminpar.needed(nodes, edges) >> 20
         return "fennel", f"KaMinPar would take about {needed} MiB of memory, more than the {memory >> 20} MiB there are"
     return "kaminpar", None
-
-
-def needed(method: str, nodes: int, edges: int, balance: tuple[str, ...]) -> int:
-    """Bytes that a method takes at least for a graph of so many directed edges."""
-    if method == "mtkahypar":
-        return mtkahypar_module.needed(nodes, edges)
-    if method == "kaminpar":
-        return kaminpar_module.needed(nodes, edges)
-    if method == "metis":
-        return metis_module.needed(nodes, edges)
-    if method == "fennel":
-        return fennel_module.needed(nodes, balance)
-    return nodes * (4 if method == "random" else 12)  # contiguous counts in-edges
 
 
 def check_memory(dataset: Dataset, method: str, format: str, options: Options) -> None:
@@ -92,7 +85,7 @@ def check_memory(dataset: Dataset, method: str, format: str, options: Options) -
         f"writing {options.parts} parts": dataset.least_memory(options.parts, format),
     }
     if method in METHODS:
-        steps[f"--method {method}"] = needed(method, nodes, edges, options.balance)
+        steps[f"--method {method}"] = METHODS[method].needed(nodes, edges, options.balance)
     step = max(steps, key=lambda name: steps[name])
     if steps[step] > options.memory:
         lighter = ", or choose --method fennel" if step.startswith("--method") and method != "fennel" else ""
@@ -124,7 +117,7 @@ def cut(
         if note:
             tell(f"{note}. Cutting with {method}.")
     check_objective(method, options.objective)
-    require(method)
+    METHODS[method].library()
     check_memory(dataset, method, format, options)
     return method, assign(dataset, method, options, stage)
 
@@ -138,7 +131,7 @@ def assign(dataset: Dataset, method: str, options: Options, stage: Stages) -> np
 
     :raises PartitioningError: the partitioner failed, or needs more memory
     """
-    partitioner = {"mtkahypar": mtkahypar, "kaminpar": kaminpar, "metis": metis, "fennel": fennel}.get(method)
+    partitioner = METHODS[method].assign
     if partitioner is not None:
         return partitioner(dataset, options, stage)
     with stage(f"assigning nodes ({method})"):

@@ -39,7 +39,6 @@ def mtkahypar(dataset: Dataset, options: Options, stage: Stages) -> np.ndarray:
 
     :raises PartitioningError: the memory does not do, or Mt-KaHyPar failed
     """
-    library()
     objective = options.objective or "volume"
     outward = objective == "volume"  # a row goes where its node's own edges lead
     with stage("reading edges") as step:

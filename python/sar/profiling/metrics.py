@@ -148,8 +148,7 @@ def metrics() -> Metrics:
     found: Any = {"rank": session.rank, "world": session.world}
     found.update({name: last[name] for name in ("epoch", "took", "values", "phases")}, **measured)
     found["slowest_peer"] = None if peer is None else int(peer)
-    made: Metrics = found
-    return made
+    return found
 
 
 def _current() -> _Told:

@@ -12,7 +12,7 @@ from sar._engine import abi, session as _session
 from sar.autograd.aggregate import aggregate
 from sar.autograd.expression import load
 from sar.autograd.transpose import sum_to_sources
-from sar.distributed.agreement import all_or_none
+from sar.distributed.agreement import all_or_none, largest_of_all
 from sar.graph.edge_index.edges import SplitEdges
 from sar.graph.edge_index.reduce import reduced
 from sar.graph.edge_tensor.tensor import values
@@ -20,8 +20,6 @@ from sar.graph.manager import GraphShardManager
 from sar.links.draw import drawn, mixed
 from sar.links.edges import graph_of
 from sar.links.originals import originals
-
-__all__ = ["Adjacency", "SplitAdjacency", "adjacency_of", "mismatch", "uniform"]
 
 _EDGES = 1 << 20  # of a block
 
@@ -146,9 +144,7 @@ class SplitAdjacency:
         return value
 
     def most_rows(self) -> int:
-        most = torch.tensor([self.num_own])
-        _session.all_reduce(most, "max", abi.TRAIN)
-        return int(most)
+        return largest_of_all(self.num_own)
 
     def agreed(self, value: Tensor) -> Tensor:
         _session.broadcast(value, 0, abi.TRAIN)

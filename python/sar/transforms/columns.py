@@ -25,8 +25,6 @@ from .adjacency import Adjacency
 from .lanczos import columns_of_basis
 from .stored import BLOCK_BYTES, StoredAdjacency
 
-__all__ = ["COLUMNS", "Wanted", "add_columns", "least_memory", "parsed"]
-
 _TOLERANCE, _MOST = 1e-8, 100_000
 _NUMBER = 8  # bytes
 

@@ -14,8 +14,6 @@ from torch import Tensor
 
 from .adjacency import Adjacency, uniform
 
-__all__ = ["Eigen", "columns_of_basis", "smallest"]
-
 _BLOCKS, _FEWEST, _BASIS = 16, 3, 160
 _ROWS = 1 << 16
 """Rows of the basis that are multiplied at once, so that a restart needs no second basis."""

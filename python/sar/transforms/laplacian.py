@@ -12,8 +12,6 @@ from sar.distributed.agreement import agreed_seed
 from .adjacency import Adjacency, uniform
 from .lanczos import Eigen, smallest
 
-__all__ = ["eigenvectors", "largest", "random_signs"]
-
 
 @torch.no_grad()
 def eigenvectors(

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from sar._engine import abi, session as _session
-from sar.distributed.agreement import all_or_none
+from sar.distributed.agreement import all_or_none, largest_of_all
 from sar.graph.edge_index.index import edge_index
 from sar.graph.edge_index.rows import lift
 from sar.graph.edge_tensor.tensor import values
@@ -16,8 +16,6 @@ from sar.graph.queries import edge_ends
 from sar.links.edges import graph_of
 
 from .adjacency import Adjacency
-
-__all__ = ["METHODS", "degree_profile", "homophily"]
 
 METHODS = ("edge", "node", "edge_insensitive")
 
@@ -67,9 +65,7 @@ def _quotient(total: Tensor, count: int) -> float:
 
 
 def _insensitive(same: Tensor, rows: Tensor, y: Tensor) -> float:
-    classes = torch.tensor([int(y.max()) + 1 if len(y) else 0])
-    _session.all_reduce(classes, "max", abi.TRAIN)
-    count = int(classes)
+    count = largest_of_all(int(y.max()) + 1 if len(y) else 0)
     if count < 2:
         raise ValueError(f"homophily: method='edge_insensitive' compares classes, and there is {count}")
     columns: Tuple[Tensor, ...] = (

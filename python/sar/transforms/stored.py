@@ -3,36 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from typing import Callable, Iterator, NamedTuple, Optional
+from typing import Callable, Iterator, Optional, Tuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from sar.data.graph_directory import EdgeType, GraphDirectory
+from sar.data.graph_directory import Block, EdgeType, GraphDirectory
 
 from .adjacency import mismatch
-
-__all__ = ["BLOCK_BYTES", "StoredAdjacency"]
 
 _EDGES = 1 << 20  # of a block
 BLOCK_BYTES = 64 * _EDGES
 """What a block of edges takes at most, with all that is computed of it."""
-
-
-class _Block(NamedTuple):
-    """Edges that follow one another: those of rows ``first .. first + len(indptr) - 2``, or the part of them that is in
-    the block."""
-
-    first: int
-    indptr: np.ndarray
-    source: np.ndarray
-    weight: Optional[np.ndarray]
-
-    def rows(self) -> np.ndarray:
-        """The destination of each edge."""
-        counts = np.diff(self.indptr)
-        return np.repeat(np.arange(self.first, self.first + len(counts)), counts)
 
 
 class StoredAdjacency:
@@ -62,21 +45,20 @@ class StoredAdjacency:
         self.num_own = self.num_nodes = graph.node_types[one.type[2]].count
         self._symmetric = one.symmetric if weight is None else None
 
-    def _blocks(self) -> Iterator[_Block]:
-        indptr = self._graph.map(self._one.indptr)
-        for begin in range(0, self._one.count, _EDGES):
-            end = min(begin + _EDGES, self._one.count)
-            first, last = (np.searchsorted(indptr, [begin, end - 1], side="right") - 1).tolist()
-            ends = np.clip(indptr[first : last + 2], begin, end) - begin
-            source = np.array(self._graph.map(self._one.source)[begin:end])
-            weight = None if self._weight is None else self._graph.map(self._weight)[begin:end].reshape(-1)
-            yield _Block(first, ends, source, None if weight is None else weight.astype(np.float64))
-            self.told(end - begin)
+    def _blocks(self) -> Iterator[Tuple[Block, Optional[np.ndarray]]]:
+        """Edges, and their weights in float64."""
+        for block in self._graph.blocks(self._one, _EDGES):
+            weight = None
+            if self._weight is not None:
+                given = self._graph.map(self._weight)[block.begin : block.begin + len(block.source)]
+                weight = given.reshape(-1).astype(np.float64)
+            yield block, weight
+            self.told(len(block.source))
 
     def sums(self, x: Tensor) -> Tensor:
         out = torch.zeros(self.num_own, x.shape[1], dtype=x.dtype)
-        for block in self._blocks():
-            given = torch.ones(len(block.source)) if block.weight is None else torch.from_numpy(block.weight)
+        for block, weight in self._blocks():
+            given = torch.ones(len(block.source)) if weight is None else torch.from_numpy(weight)
             source = torch.from_numpy(block.source)
             indptr = torch.from_numpy(block.indptr).to(source.dtype)
             size = (len(indptr) - 1, self.num_own)
@@ -90,20 +72,20 @@ class StoredAdjacency:
         if not out and self._weight is None:
             return torch.from_numpy(np.diff(self._graph.map(self._one.indptr)).astype(np.float64))
         found = torch.zeros(self.num_own, dtype=torch.float64)
-        for block in self._blocks():
-            _add_at(found, block.source if out else block.rows(), block.weight)
+        for block, weight in self._blocks():
+            _add_at(found, block.source if out else block.target(), weight)
         return found
 
     def loops(self) -> Tensor:
         found = torch.zeros(self.num_own, dtype=torch.float64)
-        for block in self._blocks():
-            at = block.source == block.rows()
-            _add_at(found, block.source[at], None if block.weight is None else block.weight[at])
+        for block, weight in self._blocks():
+            at = block.source == block.target()
+            _add_at(found, block.source[at], None if weight is None else weight[at])
         return found
 
     def symmetric(self) -> bool:
         if self._symmetric is None:
-            found = sum(mismatch(block.source, block.rows(), block.weight) for block in self._blocks())
+            found = sum(mismatch(block.source, block.target(), weight) for block, weight in self._blocks())
             self._symmetric = found % (1 << 64) == 0
         return self._symmetric
 
@@ -122,8 +104,8 @@ class StoredAdjacency:
     def over_out_edges(self, x: Tensor) -> Tensor:
         least, most = torch.full_like(x, float("inf")), torch.full_like(x, float("-inf"))
         total, square, count = (torch.zeros_like(x) for _ in range(3))
-        for block in self._blocks():
-            values, source = x[torch.from_numpy(block.rows())], torch.from_numpy(block.source).long()
+        for block, _ in self._blocks():
+            values, source = x[torch.from_numpy(block.target())], torch.from_numpy(block.source).long()
             least.scatter_reduce_(0, source, values, "amin")
             most.scatter_reduce_(0, source, values, "amax")
             total.index_add_(0, source, values)

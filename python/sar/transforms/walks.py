@@ -13,8 +13,6 @@ from torch import Tensor
 
 from .adjacency import Adjacency
 
-__all__ = ["landing", "pagerank"]
-
 _COLUMNS = 4  # that are in memory at once for each column of a block
 _WIDEST = 512
 

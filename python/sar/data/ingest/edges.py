@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from .engine import Engine, quoted
 from .nodes import ID, NUMBER, Numbering
 from .progress import Step
 from .schema import Edges
-from .values import SQL_TYPES, Feature, features_of, id_sql
+from .values import SQL_TYPES, Feature, arrays_of, features_of, id_sql
 
 _RESERVED = ("indptr", "source")
 
@@ -96,9 +95,8 @@ class EdgeTable:
         done = 0
         for batch in self._engine.batches(self._sorted(target.count), max(1, BLOCK_BYTES // width), step):
             taken = writer.write(batch.column("t").to_numpy(), batch.column("s").to_numpy())
-            columns = iter([value.array(batch.column(v)) for v, value in self._values.items()])
-            for feature, array in zip(self._features, arrays):
-                array.write(feature.array(list(islice(columns, len(feature.values))))[taken])
+            for array, rows in zip(arrays, arrays_of(self._features, batch)):
+                array.write(rows[taken])
             done += batch.num_rows
             step.progress(done, max(expected, done), "edges")
         writer.close()
@@ -122,8 +120,7 @@ class EdgeTable:
             ("target", edges.target, self._target, target),
         ):
             text = f"left(CAST({quoted(column)} AS VARCHAR), 40)"
-            among = "nodes" if numbering.name == "_N" else f"nodes of type {numbering.name}"
-            among = among.replace("'", "''")
+            among = numbering.title.replace("'", "''")
             cases.append((f"{quoted(column)} IS NULL", f"'there is no {end}'"))
             cases.append((f"{sql} IS NULL", f"'the {end} is not an integer, as others are: ' || {text}"))
             if numbering.dictionary is None:

@@ -79,8 +79,7 @@ class Engine:
     def rows(self, sql: str, *, in_order: bool = False) -> list[tuple[Any, ...]]:
         """The rows of a small result."""
         with self._errors(), self._order(in_order):
-            found: list[tuple[Any, ...]] = self._connection.execute(sql).fetchall()
-            return found
+            return self._connection.execute(sql).fetchall()
 
     def row(self, sql: str) -> tuple[Any, ...]:
         """The one row of a result."""

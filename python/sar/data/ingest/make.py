@@ -93,8 +93,7 @@ def _write(graph: Graph, engine: Engine, root: Path, skip_bad_rows: bool, stages
     numberings: dict[str, Numbering] = {}
     node_entries: dict[str, dict[str, Any]] = {}
     for name, nodes in graph.nodes.items():
-        title = "nodes" if name == "_N" else f"nodes of type {name}"
-        with stages(f"writing {title}") as step:
+        with stages(f"writing {nodes.title}") as step:
             files = NodeFiles(engine, root, nodes, types[name])
             if nodes.table is None and nodes.count is None and not nodes.arrays:
                 ids = _distinct_ids(name, types[name], tables, engine, step)

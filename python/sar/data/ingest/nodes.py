@@ -16,8 +16,8 @@ from .description import array_entry, file_name, ids_entry, node_folder
 from .engine import Engine, import_extra, literal, quoted
 from .labels import Labels, Splits, labels_of, splits_of
 from .progress import Step
-from .schema import NODE, Nodes
-from .values import Feature, features_of, holds_integers, id_sql
+from .schema import Nodes
+from .values import Feature, arrays_of, features_of, holds_integers, id_sql
 
 ID = "sar id"  # columns of a dictionary in SQL
 NUMBER = "sar number"
@@ -26,12 +26,11 @@ _IDS = "ids.parquet"
 
 @dataclass(frozen=True)
 class Numbering:
-    """How ids of a node type become numbers. ``dictionary`` is a view with the columns ``ID`` and ``NUMBER``; None
-    where ids are the numbers 0 to ``count`` - 1."""
+    """How ids of a node type become numbers. ``title`` is what messages call its nodes; ``dictionary`` is a view with
+    the columns ``ID`` and ``NUMBER``, None where ids are the numbers 0 to ``count`` - 1."""
 
-    name: str
+    title: str
     count: int
-    sql_type: str
     dictionary: Optional[str] = None
 
     @property
@@ -104,12 +103,11 @@ class NodeFiles:
                 f"CREATE VIEW {dictionary} AS SELECT id AS {quoted(ID)}, file_row_number AS {quoted(NUMBER)} "
                 f"FROM read_parquet({literal(str(self._folder / _IDS))}, file_row_number = true)"
             )
-        return Numbering(self._nodes.name, self.entry["count"], self._sql_type, dictionary)
+        return Numbering(self._nodes.title, self.entry["count"], dictionary)
 
     def _expect_rows(self, name: str, rows: int, count: int) -> None:
         if rows != count:
-            of_type = "" if self._nodes.name == NODE else f" of type {self._nodes.name}"
-            raise ValueError(f"{name} has {rows:,} rows, but there are {count:,} nodes{of_type}")
+            raise ValueError(f"{name} has {rows:,} rows, but there are {count:,} {self._nodes.title}")
 
     def _write_table(self, skip: bool, step: Step) -> None:
         nodes, table = self._nodes, _NodeTable(self._engine, self._nodes, self._sql_type)
@@ -141,7 +139,7 @@ class _NodeTable:
         self._engine = engine
         self._nodes = nodes
         self.table = nodes.table
-        self.title = f"nodes of type {nodes.name}" if nodes.name != NODE else "nodes"
+        self.title = nodes.title
         self.count = 0
         self._id = id_sql(nodes.id, self.table.columns[nodes.id], sql_type) if nodes.id is not None else None
         self._features: list[Feature] = features_of(engine, self.table, nodes.matrices, nodes.columns)
@@ -241,14 +239,7 @@ class _NodeTable:
 
     def _arrays(self, batch: Any) -> dict[str, np.ndarray]:
         """The block of each feature."""
-        found: dict[str, np.ndarray] = {}
-        k = 0
-        for feature in self._features:
-            columns = []
-            for value in feature.values:
-                columns.append(value.array(batch.column(f"v{k}")))
-                k += 1
-            found[feature.name] = feature.array(columns)
+        found = dict(zip((feature.name for feature in self._features), arrays_of(self._features, batch)))
         for k, mark in enumerate(self._marks):
             found.update(mark.arrays(batch.column(f"mark{k}")))
         return found

@@ -47,6 +47,11 @@ class Nodes:
     split: Optional[str] = None
     known_ids: Optional[tuple[Table, str, str]] = None  # of nodes that edges name by number: columns number and id
 
+    @property
+    def title(self) -> str:
+        """``nodes of type NAME``; "nodes" where there is one type."""
+        return "nodes" if self.name == NODE else f"nodes of type {self.name}"
+
 
 @dataclass
 class Edges:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Optional
 
 import numpy as np
@@ -68,6 +70,13 @@ class Feature:
         if len(columns) == 1:
             return columns[0].reshape(-1, *self.row_shape)
         return np.column_stack(columns).astype(self.dtype, copy=False)
+
+
+def arrays_of(features: Sequence[Feature], batch: Any) -> Iterator[np.ndarray]:
+    """The rows of each feature in a record batch, whose columns v0, v1, … are the values of all of them."""
+    columns = (batch.column(f"v{k}") for k in count())
+    for feature in features:
+        yield feature.array([value.array(next(columns)) for value in feature.values])
 
 
 def features_of(engine: Engine, table: Table, matrices: dict[str, list[str]], columns: dict[str, str]) -> list[Feature]:

@@ -11,12 +11,11 @@ from torch import Tensor
 from torch_geometric.utils import one_hot
 
 from sar._engine import abi, session as _session
+from sar.distributed.agreement import largest_of_all
 from sar.graph.edge_index.rows import lift
 from sar.graph.readout import rows_of_all, sum_over_workers
 
 from .over_nodes import node_batch
-
-__all__ = ["correct", "label_propagation", "wl_conv", "wl_histogram"]
 
 
 @torch.no_grad()
@@ -57,11 +56,8 @@ def label_propagation(
 ) -> Tensor:
     """PyG takes the number of classes from the largest label: here, of all workers. Collective."""
     if y.dtype == torch.long and (y.dim() == 1 or y.shape[1:].numel() == 1):
-        most = torch.tensor([int(y.max()) if y.numel() else -1])
-        _session.all_reduce(most, "max", abi.TRAIN)
-        y = one_hot(y.view(-1), num_classes=int(most) + 1)
-    out: Tensor = original(model, y, edge_index, mask, *args, **kwargs)
-    return out
+        y = one_hot(y.view(-1), num_classes=largest_of_all(int(y.max()) + 1 if y.numel() else 0))
+    return original(model, y, edge_index, mask, *args, **kwargs)
 
 
 def correct(
@@ -75,8 +71,7 @@ def correct(
 ) -> Tensor:
     """PyG scales by the mean error of the training nodes: here, of all workers. Collective."""
     if not model.autoscale:
-        out: Tensor = original(model, y_soft, y_true, mask, edge_index, edge_weight)
-        return out
+        return original(model, y_soft, y_true, mask, edge_index, edge_weight)
     own = int(mask.sum()) if mask.dtype == torch.bool else len(mask)
     if len(y_true) != own:
         raise ValueError(f"{len(y_true)} labels were given for {own} training nodes of this worker")

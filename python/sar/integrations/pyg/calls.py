@@ -19,8 +19,6 @@ from sar.integrations.replacements import given
 
 from . import all_nodes, fused, hetero, layers, over_nodes, super_gat
 
-__all__ = ["FORWARDS", "called", "concerned", "instead", "on_edges"]
-
 FORWARDS: Dict[Any, Callable[..., Any]] = {
     pyg.SAGEConv: fused.sage_conv,
     pyg.GCNConv: fused.gcn_conv,

@@ -14,8 +14,6 @@ from sar.autograd.fused.prepared import FUSED, NODES, REFUSED, STEPS, UNTOUCHED,
 
 from . import calls, fused, over_nodes, patches, scripts, transformers, unsupervised
 
-__all__ = ["plan"]
-
 _FORWARDS: Dict[str, Callable[..., Any]] = {
     path: functools.partial(calls.instead, function) if concerned is calls.on_edges else function
     for concerned, methods in [
@@ -78,7 +76,7 @@ def _refusal(module: nn.Module, name: str) -> Optional[str]:
     """Why a module raises an error on a split graph; None where it does not."""
     if f"nn.{name}.forward" in scripts.WHOLE:
         return scripts.WHOLE[f"nn.{name}.forward"][1]
-    if name in ("DynamicEdgeConv", "GravNetConv", "XConv"):
+    if isinstance(module, over_nodes.NEIGHBOURS):
         return "it finds neighbours among the points of all workers"
     return None
 

@@ -39,9 +39,6 @@ from sar.graph.edge_tensor.tensor import EdgeTensor
 
 from .layers import in_any_order
 
-__all__ = ["UNFIT", "gat_conv", "gatv2_conv", "gcn_conv", "gin_conv", "product_is_narrower", "sage_conv"]
-__all__ += ["transformer_conv"]
-
 HOOKS = [
     f"_{step}_forward_{when}hooks"
     for step in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")

@@ -16,8 +16,6 @@ from sar.graph.readout import graph_reduce
 
 from .reductions import scatter, softmax
 
-__all__ = ["han_conv", "hgt_conv", "initialize"]
-
 
 def initialize(original: Any, layer: Any, module: Any, given: Any) -> None:
     """HeteroDictLinear takes unknown widths from the first row of each type, and this worker may own none."""
@@ -109,10 +107,9 @@ def _attended(messages: List[Message], like: Tensor) -> Tensor:
 def _largest(logits: Tensor, index: SplitEdgeIndex) -> Tensor:
     """The largest logit of each node; minus infinity for nodes without edges."""
     none = index.edges.relation.degrees(out=index.flipped) == 0
-    most: Tensor = scatter(None, logits, index[1], dim=0, reduce="max")
+    most = scatter(None, logits, index[1], dim=0, reduce="max")
     return most.masked_fill(none.unsqueeze(-1), float("-inf"))
 
 
 def _sum(values: Tensor, index: SplitEdgeIndex) -> Tensor:
-    made: Tensor = scatter(None, values, index[1], dim=0, reduce="sum")
-    return made
+    return scatter(None, values, index[1], dim=0, reduce="sum")

@@ -14,8 +14,6 @@ from sar.graph.edge_index.rows import check_size, lift
 from sar.graph.edge_tensor.tensor import values
 from sar.graph.readout import max_over_workers
 
-__all__ = ["cheb_conv", "gcn_norm", "in_any_order", "loops_added"]
-
 
 @uncompiled
 def gcn_norm(
@@ -52,8 +50,7 @@ def in_any_order(edge_index: Any, edge_attr: Optional[Tensor] = None) -> Any:
 
 def loops_added(original: Any, layer: Any, x: Any, edge_index: Any) -> Tensor:
     """The forward of a layer that adds self loops."""
-    out: Tensor = original(layer, x, in_any_order(edge_index))
-    return out
+    return original(layer, x, in_any_order(edge_index))
 
 
 def cheb_conv(

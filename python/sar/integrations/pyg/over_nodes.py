@@ -18,6 +18,7 @@ from torch_geometric.nn import aggr as nn_aggr
 from sar._engine import abi, session as _session
 from sar.autograd.compile import uncompiled
 from sar.autograd.fused.prepared import Prepared, choice_of, prepared
+from sar.distributed.agreement import largest_of_all
 from sar.graph.counts import counts
 from sar.graph.edge_index.edges import SplitEdges
 from sar.graph.edge_index.rows import EdgeEnds
@@ -27,9 +28,6 @@ from sar.integrations.replacements import given
 from sar.nn.batch_norm import DistributedBN1D
 
 from .reductions import SORTED, aggregate_sorted, scatter
-
-__all__ = ["aggregate", "aggregates", "begin", "concerned", "diff_group_norm", "here", "layer_norm", "node_batch"]
-__all__ += ["norm", "pool", "pooled", "refuse_neighbours", "seen", "x_conv"]
 
 _sessions: WeakSet[_session.Session] = WeakSet()
 """Sessions in which edge indices were made."""
@@ -149,7 +147,7 @@ def norm(size_name: str) -> Callable[..., Any]:
         size = named.pop(size_name, size)
         found = node_batch(layer, x, 0, batch, size)
         batch, size = (batch, size) if found is None else (found, found.graphs)
-        out: Tensor = original(layer, x, batch, size, **named)
+        out = original(layer, x, batch, size, **named)
         if found is not None:
             _detach_statistics(layer)
         return out
@@ -169,27 +167,22 @@ def layer_norm(original: Any, layer: Any, x: Tensor, batch: Any = None, batch_si
     found = node_batch(layer, x, 0, batch, batch_size) if layer.mode == "graph" else None
     if found is None or batch is not None:
         batch, batch_size = (batch, batch_size) if found is None else (found, found.graphs)
-        out: Tensor = original(layer, x, batch, batch_size)
-    else:  # without a batch vector, PyG adds eps to the deviation and not to the variance
-        entries: Any = counts([x.numel()], [int(nodes_per_graph(found)) * x.shape[1:].numel()])
-        x = x - graph_reduce(entries, x.reshape(-1), "mean")
-        out = x / (graph_reduce(entries, x.square().reshape(-1), "mean").sqrt() + layer.eps)
-        if layer.weight is not None and layer.bias is not None:
-            out = out * layer.weight + layer.bias
-    return out
+        return original(layer, x, batch, batch_size)
+    # without a batch vector, PyG adds eps to the deviation and not to the variance
+    entries: Any = counts([x.numel()], [int(nodes_per_graph(found)) * x.shape[1:].numel()])
+    x = x - graph_reduce(entries, x.reshape(-1), "mean")
+    out = x / (graph_reduce(entries, x.square().reshape(-1), "mean").sqrt() + layer.eps)
+    return out * layer.weight + layer.bias if layer.weight is not None and layer.bias is not None else out
 
 
 def diff_group_norm(original: Any, layer: Any, x: Tensor) -> Tensor:
-    if node_batch(layer, x) is not None and choice_of(layer.norm) is None:
-        plain = torch.tensor([int(not isinstance(layer.norm, DistributedBN1D))])
-        _session.all_reduce(plain, "max", abi.TRAIN)
-        if plain:
-            raise NotImplementedError(
-                "DiffGroupNorm on a graph split over workers takes its statistics from the batch norm inside it, which "
-                "sees this worker's nodes alone: call sar.prepare(model, data), or sar.convert_batchnorm(model)"
-            )
-    out: Tensor = original(layer, x)
-    return out
+    of_nodes = node_batch(layer, x) is not None and choice_of(layer.norm) is None
+    if of_nodes and largest_of_all(int(not isinstance(layer.norm, DistributedBN1D))):
+        raise NotImplementedError(
+            "DiffGroupNorm on a graph split over workers takes its statistics from the batch norm inside it, which "
+            "sees this worker's nodes alone: call sar.prepare(model, data), or sar.convert_batchnorm(model)"
+        )
+    return original(layer, x)
 
 
 def refuse_neighbours(layer: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> None:
@@ -210,8 +203,7 @@ NEIGHBOURS = (pyg.DynamicEdgeConv, pyg.GravNetConv, pyg.XConv)
 
 def x_conv(original: Any, layer: Any, *args: Any, **kwargs: Any) -> Tensor:
     refuse_neighbours(layer, args, kwargs)
-    out: Tensor = original(layer, *args, **kwargs)
-    return out
+    return original(layer, *args, **kwargs)
 
 
 # ---- pools ---------------------------------------------------------------------------
@@ -222,19 +214,14 @@ def pool(name: str) -> Callable[..., Tensor]:
         dim = -1 if isinstance(x, Tensor) and x.dim() == 1 else -2
         found = node_batch(f"global_{name}pool", x, dim, batch, size)
         if found is None:
-            out: Tensor = original(x, batch, size)
-        elif batch is not None:
-            out = original(x, found, found.graphs)
-        else:
-            rows: Any = counts([len(found)], [int(nodes_per_graph(found))])
-            moved = x.movedim(dim, 0)
-            if name == "max":
-                moved = max_over_workers(moved)
-            else:
-                moved = graph_reduce(rows, moved, {"add": "sum"}.get(name, name))
-            out = moved.movedim(0, dim)
-            out = out if x.dim() <= 2 else out.squeeze(dim)
-        return out
+            return original(x, batch, size)
+        if batch is not None:
+            return original(x, found, found.graphs)
+        rows: Any = counts([len(found)], [int(nodes_per_graph(found))])
+        moved, reducer = x.movedim(dim, 0), {"add": "sum"}.get(name, name)
+        out = max_over_workers(moved) if name == "max" else graph_reduce(rows, moved, reducer)
+        out = out.movedim(0, dim)
+        return out if x.dim() <= 2 else out.squeeze(dim)
 
     return pool
 
@@ -245,8 +232,7 @@ def pooled(
     """What pools call; also those that a script imported before they were replaced."""
     found = node_batch("a global pool", src, dim % src.dim(), index, dim_size)
     if found is None:
-        out: Tensor = original(src, index, dim, dim_size, reduce)
-        return out
+        return original(src, index, dim, dim_size, reduce)
     return scatter(original, src, found, dim, found.graphs, reduce)
 
 

@@ -34,8 +34,6 @@ from . import (
     transforms,
 )
 
-__all__ = ["adapt", "restore"]
-
 OTHERWISE = "Install a version that SAR supports (2.7 or 2.8), or set sar.Config.patch_pyg = False"
 
 _applied: Optional[Patches] = None

@@ -8,17 +8,15 @@ import torch
 from torch import Tensor
 from torch_geometric.nn import aggr
 
-from sar._engine import abi, session as _session
 from sar.autograd import expression
 from sar.autograd.compile import uncompiled
+from sar.distributed.agreement import largest_of_all
 from sar.graph.edge_index.reduce import reduced
 from sar.graph.edge_index.rows import EdgeEnds, check_size
 from sar.graph.edge_tensor.over_sources import source_softmax
 from sar.graph.edge_tensor.tensor import as_expr, values
 from sar.graph.node_batch import NodeBatch, reduce_by_graph, softmax_by_graph
 from sar.graph.refused import refusal
-
-__all__ = ["SORTED", "aggregate_sorted", "scatter", "softmax"]
 
 PADDED: Tuple[Any, ...] = tuple(
     getattr(aggr, name)
@@ -119,6 +117,4 @@ def aggregate_sorted(original: Any, module: Any, x: Tensor, index: Any = None, *
 def _most_messages(index: EdgeEnds) -> int:
     """The largest number of edges that end at a node, of all workers: so long are PyG's padded rows. Collective."""
     degrees = index.edges.relation.degrees(out=False)
-    most = torch.tensor([int(degrees.max()) if len(degrees) else 0, 1])
-    _session.all_reduce(most, "max", abi.TRAIN)
-    return int(most.max())
+    return largest_of_all(max(1, int(degrees.max())) if len(degrees) else 1)

@@ -13,16 +13,13 @@ from sar.graph.edge_index.index import SplitEdgeIndex
 from sar.graph.subgraph import edges_kept_at_random
 from sar.transforms import homophily as counted_homophily
 
-__all__ = ["WHOLE", "dropout_edge", "homophily"]
-
 
 def dropout_edge(
     original: Any, edge_index: Any, p: float = 0.5, force_undirected: bool = False, training: bool = True
 ) -> Tuple[Tensor, Tensor]:
     """The same edges stay whatever the number of workers, where the partition has original ids. Collective."""
     if not isinstance(edge_index, SplitEdgeIndex):
-        found: Tuple[Tensor, Tensor] = original(edge_index, p, force_undirected, training)
-        return found
+        return original(edge_index, p, force_undirected, training)
     if not 0 <= p <= 1:
         raise ValueError(f"Dropout probability has to be between 0 and 1 (got {p})")
     if force_undirected:
@@ -57,11 +54,12 @@ POOLING = (
     "it keeps the best nodes of the whole graph, which are on several workers: pool with global_add_pool, "
     "global_mean_pool, global_max_pool or AttentionalAggregation"
 )
-WAYS: Dict[str, str] = {
+MODELS: Dict[str, str] = {
     **dict.fromkeys(["TopKPooling", "SAGPooling", "ASAPooling", "PANPooling", "EdgePooling"], POOLING),
     **dict.fromkeys(["ClusterPooling", "GraphUNet"], POOLING),
+    "AttentiveFP": BEFORE,
 }
-"""What to do in place of functions and classes; of others :data:`BEFORE`."""
+"""Layers and models that need the whole graph, with what to do."""
 
 _EXPLAIN = (
     "explanations of predictions weigh the messages of single edges, and a graph split over workers holds none: save "
@@ -90,8 +88,6 @@ DRAWS = ["negative_sampling", "batched_negative_sampling", "structured_negative_
 """Functions that ``sar`` has under the same names."""
 LOADERS = ["NeighborLoader", "LinkNeighborLoader", "HGTLoader", "ShaDowKHopSampler", "ClusterData"]
 LOADERS += ["GraphSAINTSampler", "NeighborSampler"]
-MODELS = ["TopKPooling", "SAGPooling", "ASAPooling", "PANPooling", "EdgePooling", "ClusterPooling"]
-MODELS += ["AttentiveFP", "GraphUNet"]
 OWN_WAYS = {
     "MeshCNNConv": "it takes the messages of a node by their position among all edges: use it on the whole graph",
     "PANConv": "it multiplies sparse matrices of the whole graph: use MixHopConv or TAGConv",
@@ -119,7 +115,7 @@ WHOLE: Dict[str, Tuple[str, str]] = {
     "transforms.AddGPSE.__call__": ("torch_geometric.transforms.AddGPSE", BEFORE),
     "data.HeteroData.to_homogeneous": ("torch_geometric.data.HeteroData.to_homogeneous", BEFORE),
     **{f"loader.{name}.__init__": (name, _LOADER) for name in LOADERS},
-    **{f"nn.{name}.forward": (f"torch_geometric.nn.{name}", WAYS.get(name, BEFORE)) for name in MODELS},
+    **{f"nn.{name}.forward": (f"torch_geometric.nn.{name}", why) for name, why in MODELS.items()},
     **{f"nn.{name}.forward": (name, why) for name, why in OWN_WAYS.items()},
     "nn.SignedGCN.create_spectral_features": ("torch_geometric.nn.SignedGCN.create_spectral_features", BEFORE),
     "nn.SignedGCN.nll_loss": (

@@ -15,8 +15,6 @@ from sar.links.negative import pairs_apart
 
 from .layers import in_any_order
 
-__all__ = ["super_gat_conv"]
-
 
 class PairLabels(Tensor):
     """Which pairs of nodes of this worker are edges. Cross entropy with it is this worker's share of the mean over the
@@ -52,7 +50,7 @@ def super_gat_conv(
     """The forward of SuperGATConv."""
     if layer.training and neg_edge_index is None:
         neg_edge_index = _no_edges(layer, edge_index, batch)
-    out: Tensor = original(layer, x, in_any_order(edge_index), neg_edge_index, batch)
+    out = original(layer, x, in_any_order(edge_index), neg_edge_index, batch)
     if layer.training:
         layer.att_y = layer.att_y.as_subclass(PairLabels)
     return out

@@ -24,9 +24,6 @@ from sar.nn.functional import linear_attention
 
 from .over_nodes import node_batch
 
-__all__ = ["FORWARDS", "gps_conv", "instead_of", "of_one_graph"]
-
-
 # ---- attention ---------------------------------------------------------------------
 
 
@@ -46,8 +43,7 @@ def _masked(v: Tensor, mask: Optional[Tensor]) -> Tensor:
 def sgformer_attention(original: Any, layer: Any, x: Tensor, mask: Optional[Tensor] = None) -> Tensor:
     rows = _own_rows(layer, x)
     if rows is None:
-        out: Tensor = original(layer, x, mask)
-        return out
+        return original(layer, x, mask)
     heads = len(rows), layer.heads, layer.head_channels
     q, k = (_of_length_one(linear(rows).view(heads)) for linear in (layer.q, layer.k))
     v = _masked(layer.v(rows).view(heads), mask)
@@ -65,8 +61,7 @@ def _of_length_one(rows: Tensor) -> Tensor:
 def polynormer_attention(original: Any, layer: Any, x: Tensor, mask: Optional[Tensor] = None) -> Tensor:
     rows = _own_rows(layer, x)
     if rows is None:
-        out: Tensor = original(layer, x, mask)
-        return out
+        return original(layer, x, mask)
 
     def by_head(wide: Tensor) -> Tensor:
         return wide.view(len(rows), layer.head_channels, layer.heads).transpose(1, 2)
@@ -83,8 +78,7 @@ def polynormer_attention(original: Any, layer: Any, x: Tensor, mask: Optional[Te
 def performer_attention(original: Any, layer: Any, x: Tensor, mask: Optional[Tensor] = None) -> Tensor:
     rows = _own_rows(layer, x)
     if rows is None:
-        out: Tensor = original(layer, x, mask)
-        return out
+        return original(layer, x, mask)
     projection = layer.fast_attn
     _make_equal(projection.projection_matrix)
     heads = len(rows), layer.heads, layer.head_channels
@@ -121,8 +115,7 @@ def of_one_graph(
             batch = _one(graphs, type(model).__name__)
         elif batch is None:  # of one worker, and PyG wants a vector
             batch = torch.zeros(len(x), dtype=torch.int64)
-    out: Tensor = original(model, x, edge_index, batch, **named)
-    return out
+    return original(model, x, edge_index, batch, **named)
 
 
 def _one(graphs: NodeBatch, name: str) -> NodeBatch:

@@ -22,8 +22,6 @@ from sar.graph.edge_index.placeholders import SplitNumbers
 from sar.graph.edge_index.refusals import check_readers
 from sar.graph.edge_tensor.tensor import values
 
-__all__ = ["OWN_ROWS", "REFUSED", "SPECIAL", "concerned", "transformed"]
-
 EXACT = 1e-10
 """The largest norm of ``L v - value v``, where a script does not say: scipy's eigenvectors are as exact as can be."""
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch_geometric import nn as pyg
+from torch_geometric.nn.models import autoencoder
 
 from sar._engine import abi, session as _session
 from sar.autograd.fused.prepared import forward_of_class
@@ -24,8 +25,6 @@ from sar.graph.readout import graph_reduce, rows_of_all
 from sar.links.negative import negative_sampling
 from sar.links.node_ids import shuffled
 from sar.links.scores import link_metrics
-
-__all__ = ["dgi_forward", "methods_of"]
 
 EPS = 1e-15
 """What PyG adds to probabilities."""
@@ -65,15 +64,8 @@ def test(model: Any, z: Tensor, pos_edge_index: Any, neg_edge_index: Any) -> Tup
 def kl_loss(model: Any, mu: Optional[Tensor] = None, logstd: Optional[Tensor] = None) -> Tensor:
     """Of VGAE."""
     mu = model.__mu__ if mu is None else mu
-    logstd = model.__logstd__ if logstd is None else logstd.clamp(max=_most_logstd())
+    logstd = model.__logstd__ if logstd is None else logstd.clamp(max=autoencoder.MAX_LOGSTD)
     return -0.5 * share((1 + 2 * logstd - mu.square() - logstd.exp().square()).sum(1))
-
-
-def _most_logstd() -> float:
-    from torch_geometric.nn.models import autoencoder
-
-    most: float = autoencoder.MAX_LOGSTD
-    return most
 
 
 def reg_loss(model: Any, z: Tensor) -> Tensor:
@@ -101,8 +93,7 @@ def infomax_test(
 ) -> float:
     """Of DeepGraphInfomax: the regression is of the rows of all workers, which each gathers."""
     rows = [rows_of_all(values(one).detach()) for one in (train_z, train_y, test_z, test_y)]
-    accuracy: float = type(model).test(model, *rows, *args, **named)
-    return accuracy
+    return type(model).test(model, *rows, *args, **named)
 
 
 def dgi_forward(model: Any, *args: Any, **kwargs: Any) -> Any:

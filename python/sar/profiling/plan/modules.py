@@ -8,8 +8,6 @@ from sar._engine import session as _session
 from sar.autograd.fused import costs
 from sar.autograd.fused.costs import LayerCost
 
-__all__ = ["Sizes", "cost"]
-
 
 class Sizes(NamedTuple):
     """Of one relation of a worker's part of a graph: own nodes, and rows that it sends to others."""

@@ -12,8 +12,6 @@ from sar.autograd.fused.prepared import FUSED, NODES, REFUSED, STEPS, Plan, forw
 
 from .layers import gat_conv_unfit, layers_with_graph
 
-__all__ = ["plan"]
-
 _POOLS = ("SumPooling", "AvgPooling", "MaxPooling", "WeightAndSum", "GlobalAttentionPooling", "Set2Set")
 _REFUSED: Dict[str, str] = {
     **dict.fromkeys(["SetTransformerEncoder", "SetTransformerDecoder"], "it relates each node to all others"),

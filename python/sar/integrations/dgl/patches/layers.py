@@ -22,6 +22,7 @@ from sar.autograd.fused import gat, scaled_product
 from sar.autograd.fused.eligibility import changed, gat_unfit
 from sar.autograd.fused.prepared import instead_of_forward
 from sar.autograd.types import class_of
+from sar.distributed.agreement import largest_of_all
 from sar.graph.counts import Counts
 from sar.graph.edge_tensor.softmax import edge_softmax
 from sar.graph.layer_support import GraphIndex
@@ -34,8 +35,6 @@ from sar.integrations.replacements import Patches, apply_together, given
 
 from . import OTHERWISE
 from .transforms import FUNCTIONS, REFUSED, TRANSFORMS
-
-__all__ = ["adapt", "by_columns", "gat_conv_unfit", "layers_with_graph", "restore"]
 
 _applied: List[Patches] = []
 """What is replaced now, in the order in which it was."""
@@ -119,8 +118,7 @@ def _typed_linear(original: Any, layer: Any, x: Tensor, x_type: Tensor, sorted_b
     """``presorted`` speaks of the order of a whole graph's edges; messages are computed in blocks of another order."""
     if sorted_by_type and len(x_type) > 1 and bool((x_type[1:] < x_type[:-1]).any()):
         sorted_by_type = False
-    result: Tensor = original(layer, x, x_type, sorted_by_type)
-    return result
+    return original(layer, x, x_type, sorted_by_type)
 
 
 def _sage_conv(original: Any, layer: Any, graph: Any, feat: Any, edge_weight: Any = None) -> Any:
@@ -198,10 +196,9 @@ def _label_propagation(original: Any, layer: Any, g: Any, labels: Tensor, mask: 
     """Numbers of classes become columns, as many as the largest label of any worker asks for."""
     if isinstance(g, GraphShardManager) and (labels.dim() == 1 or labels.shape[1] == 1):
         flat = labels.view(-1)
-        most = torch.tensor([float(flat.max()) if len(flat) else 0.0], dtype=torch.float64)
-        _session.all_reduce(most, "max", abi.TRAIN)
-        if int(most):
-            labels = torch.nn.functional.one_hot(flat, int(most) + 1).float()
+        most = largest_of_all(int(flat.max()) if len(flat) else 0)
+        if most:
+            labels = torch.nn.functional.one_hot(flat, most + 1).float()
     return original(layer, g, labels, mask)
 
 

@@ -7,7 +7,7 @@ import sys
 from typing import Optional
 
 from sar.graph.edge_tensor.softmax import edge_softmax as patched_edge_softmax
-from sar.integrations.replacements import Patches
+from sar.integrations.replacements import Patches, given
 from sar.nn.relgraphconv import RelGraphConv
 
 from . import OTHERWISE
@@ -42,7 +42,11 @@ def patch_dgl() -> None:
     if _names is not None and _names.active:
         layers.adapt()
         return
-    names = _replacements()
+    names = Patches("dgl", OTHERWISE, given())
+    for module in ("gatconv", "dotgatconv", "agnnconv"):
+        names.put(f"dgl.nn.pytorch.conv.{module}", "edge_softmax", patched_edge_softmax, OLDER)
+    for module in ("dgl.nn", "dgl.nn.pytorch", "dgl.nn.pytorch.conv"):
+        names.put(module, "RelGraphConv", RelGraphConv, OLDER)
     original = names.look_up("dgl.nn.pytorch.RelGraphConv")
     layers.adapt([names])
     RelGraphConv.register(original)
@@ -55,13 +59,3 @@ def unpatch_dgl() -> None:
     layers = sys.modules.get("sar.integrations.dgl.patches.layers")
     if layers is not None:
         layers.restore()
-
-
-def _replacements() -> Patches:
-    """What scripts for the Python package find replaced."""
-    patches = Patches("dgl", OTHERWISE)
-    for module in ("gatconv", "dotgatconv", "agnnconv"):
-        patches.put(f"dgl.nn.pytorch.conv.{module}", "edge_softmax", patched_edge_softmax, OLDER)
-    for module in ("dgl.nn", "dgl.nn.pytorch", "dgl.nn.pytorch.conv"):
-        patches.put(module, "RelGraphConv", RelGraphConv, OLDER)
-    return patches

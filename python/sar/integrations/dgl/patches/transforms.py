@@ -13,8 +13,6 @@ from sar.graph.refused import FUNCTIONS as INSTEAD
 from sar.graph.reversed import ReversedGraph
 from sar.graph.subgraph import edges_kept_at_random
 
-__all__ = ["FUNCTIONS", "REFUSED", "TRANSFORMS"]
-
 
 def _reverse(original: Any, g: Any, copy_ndata: bool = True, copy_edata: bool = False, **kwargs: Any) -> Any:
     if isinstance(g, ReversedGraph):
@@ -27,7 +25,8 @@ def _reverse(original: Any, g: Any, copy_ndata: bool = True, copy_edata: bool = 
             f"{g.canonical_etypes}"
         )
     relation = g._relations[0]
-    square = relation.canonical[0] == relation.canonical[2] and _square(g)
+    # whether sources and destinations are the same rows
+    square = relation.canonical[0] == relation.canonical[2] and bool(getattr(g, "src_is_tgt", True))
     reversed_graph = ReversedGraph(g._state, relation, square)
     if copy_ndata:
         for key, value in g.dstdata.items():
@@ -37,11 +36,6 @@ def _reverse(original: Any, g: Any, copy_ndata: bool = True, copy_edata: bool = 
     if copy_edata:
         reversed_graph.edata.update(g.edata)
     return reversed_graph
-
-
-def _square(graph: GraphShardManager) -> bool:
-    """Whether sources and destinations are the same rows."""
-    return bool(getattr(graph, "src_is_tgt", True))
 
 
 # ---- transforms --------------------------------------------------------------
