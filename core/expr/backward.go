@@ -134,12 +134,8 @@ func (b *Backward[T]) Finish() {
 			s.finishParams()
 		}
 	}
-	const share = 1 << 16
 	for _, x := range b.separate {
-		b.run.Pool.Run((len(x.to)+share-1)/share, func(t int) {
-			end := min(len(x.to), (t+1)*share)
-			b.Peers.ops.Add(x.to[t*share:end], x.from[t*share:end])
-		})
+		inShares(b.run.Pool, len(x.to), 1<<16, func(from, end int) { b.Peers.ops.Add(x.to[from:end], x.from[from:end]) })
 	}
 }
 

@@ -195,11 +195,7 @@ func (r *Run[T]) rowwise(f func(i int)) {
 }
 
 // shares calls f for runs of own rows, on all threads.
-func (r *Run[T]) shares(f func(r0, r1 int)) {
-	const share = 4096
-	n := r.Rel.NumDst
-	r.Pool.Run((n+share-1)/share, func(t int) { f(t*share, min(n, (t+1)*share)) })
-}
+func (r *Run[T]) shares(f func(r0, r1 int)) { inShares(r.Pool, r.Rel.NumDst, 4096, f) }
 
 func fillWith[T Float | int32](x []T, v T) {
 	for i := range x {
