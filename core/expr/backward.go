@@ -208,7 +208,7 @@ func (r *Run[T]) weightedSums() {
 			if *room == nil {
 				*room = make([]T, step*w)
 			}
-			ops.HalfRows(*room, half[r0*w:], n*w, 0, firstRow, n*w)
+			ops.Widen((*room)[:n*w], half[r0*w:])
 			return (*room)[:n*w]
 		}
 		var outs, grads []T

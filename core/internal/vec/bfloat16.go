@@ -82,6 +82,12 @@ func narrowScalar[T Float](z []BFloat16, x []T) {
 	}
 }
 
+// Widen: z[j] = x[j], for j < len(z)
+func (o *Ops[T]) Widen(z []T, x []BFloat16) { o.HalfRows(z, x, len(z), 0, firstRow, len(z)) }
+
+// firstRow is the index of the only row.
+var firstRow = []int32{0}
+
 // NearBytes of rows in bfloat16 are brought into the first cache before they are added up:
 // docs/decisions/0027-near-rows.md.
 const NearBytes = 32 << 10
