@@ -79,8 +79,6 @@ func scatterSumF64(s *Scatter[float64]) {
 	}
 }
 
-func gatherDotF64(g *Gather[float64]) { gatherDotHeadsF64(g, 1) }
-
 // gatherDotHeadsF64 is products of rows with one, as of pairs.
 func gatherDotHeadsF64(g *Gather[float64], heads int) {
 	if heads > 0 {

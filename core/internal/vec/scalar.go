@@ -10,7 +10,6 @@ func scalarOps[T Float]() Ops[T] {
 	return Ops[T]{
 		GatherSum:  gatherSumScalar[T],
 		GatherSums: gatherSumsScalar[T],
-		GatherDot:  gatherDotScalar[T],
 		Axpy:       axpyScalar[T],
 		Add:        addScalar[T],
 		Scale:      scaleScalar[T],
@@ -80,18 +79,6 @@ func gatherEach[T Float](g *Gather[T], runs []Run, sum func(g *Gather[T])) {
 			one.C = g.C[r.At:][:r.To-r.From]
 		}
 		sum(&one)
-	}
-}
-
-func gatherDotScalar[T Float](g *Gather[T]) {
-	d := len(g.Y)
-	for k, col := range g.Col {
-		x := g.X[int(col-g.Base)*g.Stride:][:d]
-		var s T
-		for j, y := range g.Y {
-			s += T(x[j] * y)
-		}
-		g.Out[k] = s
 	}
 }
 

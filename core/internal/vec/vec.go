@@ -28,10 +28,10 @@ import (
 // Float lists the element types.
 type Float interface{ float32 | float64 }
 
-// Gather is the arguments of Ops.GatherSum and Ops.GatherDot: a run of source
+// Gather is the arguments of Ops.GatherSum and Ops.GatherDotHeads: a run of source
 // rows, picked out of X by Col, and one row Y.
 type Gather[T Float] struct {
-	Y      []T        // [d] row that is added to (GatherSum) or multiplied with (GatherDot)
+	Y      []T        // [d] row that is added to (GatherSum) or multiplied with (GatherDotHeads)
 	X      []T        // source rows; row r has its d columns at X[r*Stride : r*Stride+d]
 	Half   []BFloat16 // in place of X, for loops whose names begin with Half
 	Stride int        // elements from one source row to the next
@@ -39,7 +39,7 @@ type Gather[T Float] struct {
 	Base   int32
 	C      []T  // [n] coefficients; nil means 1
 	First  bool // Y starts from zero and is not read
-	Out    []T  // [n] results of GatherDot
+	Out    []T  // [n, heads] results of GatherDotHeads
 	D      int  // columns of a row of GatherSums
 }
 
@@ -74,14 +74,12 @@ type Ops[T Float] struct {
 	// c [n, heads]: y[h*d+j] += c[k*heads+h] * x[col[k]-base, h*d+j]. d must be a
 	// multiple of HeadLanes. The bits are those of GatherSum of each head.
 	GatherSumHeads func(g *Gather[T], heads int)
-	// GatherDotHeads: GatherDot of each of heads runs of d columns:
+	// GatherDotHeads: products of each of heads runs of d columns:
 	// out[k*heads+h] = Σ_j x[col[k]-base, h*d+j] * y[h*d+j]. The bits are those of DotPairs.
 	GatherDotHeads func(g *Gather[T], heads int)
 	// DotSums is GatherDotHeads with the row w, and GatherSumHeads whatever d, in one pass over
 	// the rows; the bits are theirs.
 	DotSums func(g *Gather[T], w []T, heads int)
-	// GatherDot: out[k] = Σ_j x[col[k]-base, j] * y[j]
-	GatherDot func(g *Gather[T])
 	// Axpy: y[j] += c * x[j], for j < len(y)
 	Axpy func(y, x []T, c T)
 	// Add: y[j] += x[j], for j < len(y)
