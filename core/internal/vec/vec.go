@@ -250,9 +250,3 @@ func Get[T Float]() *Ops[T] {
 	}
 	return any(&t.f64).(*Ops[T])
 }
-
-// AddF32 adds src to dst in place: dst[i] += src[i], for i < len(dst).
-func AddF32(dst, src []float32) { current.Load().f32.Add(dst, src) }
-
-// AddF64 adds src to dst in place: dst[i] += src[i], for i < len(dst).
-func AddF64(dst, src []float64) { current.Load().f64.Add(dst, src) }
