@@ -181,11 +181,17 @@ type table struct {
 	available func() bool
 	f32       Ops[float32]
 	f64       Ops[float64]
+
+	columns32 ColumnOps[float32]
+	columns64 ColumnOps[float64]
 }
 
 // tables is in order of preference, the best last.
 var tables = []*table{
-	{name: "scalar", available: func() bool { return true }, f32: scalarOps[float32](), f64: scalarOps[float64]()},
+	{
+		"scalar", func() bool { return true }, scalarOps[float32](), scalarOps[float64](),
+		scalarColumns[float32](), scalarColumns[float64](),
+	},
 }
 
 var current atomic.Pointer[table]
