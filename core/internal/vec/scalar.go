@@ -218,19 +218,7 @@ func expScalar[T Float](y, x []T) {
 	}
 }
 
-func gatherDotHeadsScalar[T Float](g *Gather[T], heads int) {
-	d := len(g.Y) / max(1, heads)
-	for k, col := range g.Col {
-		x := g.X[int(col-g.Base)*g.Stride:][:len(g.Y)]
-		for h := range heads {
-			var s T
-			for j := h * d; j < (h+1)*d; j++ {
-				s += T(x[j] * g.Y[j])
-			}
-			g.Out[k*heads+h] = s
-		}
-	}
-}
+func gatherDotHeadsScalar[T Float](g *Gather[T], heads int) { dotPairsScalar(g.pairs(heads)) }
 
 func dotSumsScalar[T Float](g *Gather[T], w []T, heads int) {
 	dots := *g

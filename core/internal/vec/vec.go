@@ -147,6 +147,12 @@ type Pairs[T Float] struct {
 	Heads, D         int
 }
 
+// pairs are the source rows, each with the one row Y.
+func (g *Gather[T]) pairs(heads int) *Pairs[T] {
+	return &Pairs[T]{Out: g.Out, X: g.X, Y: g.Y, StrideX: g.Stride, IX: g.Col, IY: g.Col, BaseX: g.Base, BaseY: g.Base,
+		Heads: heads, D: len(g.Y) / max(1, heads)}
+}
+
 // Scatter is the arguments of Ops.ScatterSum and Ops.ScatterSlopes: one row X, and rows of Y that
 // multiples of it are added to.
 type Scatter[T Float] struct {
