@@ -59,7 +59,7 @@ func (r *Run[T]) Backward(plan *GradientPlan) (*Backward[T], error) {
 		for n, k := range c.sinks {
 			sweep.targets[n] = r.own(k.of)
 		}
-		b.Deltas = append(b.Deltas, Phase[T]{Sources: c.values() & p.mask(U), Sweep: sweep, Finish: func() {}})
+		b.Deltas = append(b.Deltas, Phase[T]{Sources: c.values() & p.sources(), Sweep: sweep, Finish: func() {}})
 	}
 	if plan.target != nil {
 		b.Target = b.sweep(compile[T](plan.target, r.plain))

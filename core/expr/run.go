@@ -116,7 +116,7 @@ func (r *Run[T]) Forward() []Phase[T] {
 	var phases []Phase[T]
 	for _, c := range p.forwardCodes() {
 		sweep := newSweep(compile[T](c, r.plain), r)
-		phase := Phase[T]{Sources: c.values() & p.mask(U), Sweep: sweep, Finish: r.finish}
+		phase := Phase[T]{Sources: c.values() & p.sources(), Sweep: sweep, Finish: r.finish}
 		for n, k := range c.sinks {
 			if k.kind != sinkWeights {
 				sweep.targets[n] = rows[T]{data: out, stride: p.Width()}
