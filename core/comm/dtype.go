@@ -51,9 +51,9 @@ func newReducer(d dtypes.Type, op ReduceOp, world int) (*reducer, error) {
 	}
 	switch d {
 	case dtypes.Float64:
-		return floatReducer(op, float64(world), vec.AddF64), nil
+		return floatReducer(op, float64(world)), nil
 	case dtypes.Float32:
-		return floatReducer(op, float32(world), vec.AddF32), nil
+		return floatReducer(op, float32(world)), nil
 	case dtypes.Float16:
 		return halfReducer(op, float32(world), fromHalf, toHalf), nil
 	case dtypes.BFloat16:
@@ -107,8 +107,8 @@ func plainReducer[T number](fold func(a, x []T)) *reducer {
 	}
 }
 
-func floatReducer[T float32 | float64](op ReduceOp, world T, add func(a, x []T)) *reducer {
-	r := plainReducer(fold(op, add))
+func floatReducer[T float32 | float64](op ReduceOp, world T) *reducer {
+	r := plainReducer(fold(op, vec.Get[T]().Add))
 	if op == Avg {
 		r.store = func(dst, acc []byte) {
 			out := view.Numbers[T](dst)
@@ -121,7 +121,7 @@ func floatReducer[T float32 | float64](op ReduceOp, world T, add func(a, x []T))
 }
 
 func halfReducer(op ReduceOp, world float32, from func(uint16) float32, to func(float32) uint16) *reducer {
-	folded := fold(op, vec.AddF32)
+	folded := fold(op, vec.Get[float32]().Add)
 	var wide [256]float32
 	return &reducer{
 		size: 2, accSize: 4,

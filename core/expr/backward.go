@@ -59,7 +59,7 @@ func (r *Run[T]) Backward(plan *GradientPlan) (*Backward[T], error) {
 		for n, k := range c.sinks {
 			sweep.targets[n] = r.own(k.of)
 		}
-		b.Deltas = append(b.Deltas, Phase[T]{Sources: c.values() & p.mask(U), Sweep: sweep, Finish: func() {}})
+		b.Deltas = append(b.Deltas, Phase[T]{Sources: c.values() & p.sources(), Sweep: sweep, Finish: func() {}})
 	}
 	if plan.target != nil {
 		b.Target = b.sweep(compile[T](plan.target, r.plain))
@@ -134,12 +134,8 @@ func (b *Backward[T]) Finish() {
 			s.finishParams()
 		}
 	}
-	const share = 1 << 16
 	for _, x := range b.separate {
-		b.run.Pool.Run((len(x.to)+share-1)/share, func(t int) {
-			end := min(len(x.to), (t+1)*share)
-			b.Peers.ops.Add(x.to[t*share:end], x.from[t*share:end])
-		})
+		inShares(b.run.Pool, len(x.to), 1<<16, func(from, end int) { b.Peers.ops.Add(x.to[from:end], x.from[from:end]) })
 	}
 }
 
@@ -212,7 +208,7 @@ func (r *Run[T]) weightedSums() {
 			if *room == nil {
 				*room = make([]T, step*w)
 			}
-			ops.HalfRows(*room, half[r0*w:], n*w, 0, firstRow, n*w)
+			ops.Widen((*room)[:n*w], half[r0*w:])
 			return (*room)[:n*w]
 		}
 		var outs, grads []T

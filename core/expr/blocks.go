@@ -30,7 +30,7 @@ func (s *Sweep[T]) each(parts int, f func(t *task[T], part int)) {
 	queue := newBatchQueue(s)
 	s.pool().Run(parts, func(part int) {
 		t := s.tasks.Get().(*task[T])
-		t.begin()
+		t.m, t.fixedDone = 0, false
 		if queue != nil {
 			defer queue.guard()()
 			t.part, t.queue, t.batch = part, queue, queue.take()

@@ -281,10 +281,10 @@ func (c *code) stores() bool {
 	return slices.ContainsFunc(c.sinks, func(s sink) bool { return s.kind == sinkEdge || s.kind == sinkStep })
 }
 
-// mask is the operands of a side.
-func (p *Program) mask(side Side) (set uint32) {
+// sources are the operands of side U.
+func (p *Program) sources() (set uint32) {
 	for i, o := range p.Operands {
-		if o.Side == side {
+		if o.Side == U {
 			set |= 1 << i
 		}
 	}

@@ -1,19 +1,18 @@
 package expr
 
-import "sar/core/internal/view"
+import (
+	"sync"
+
+	"sar/core/internal/view"
+)
 
 // narrowRow is the widest row that is put beside others, widestJoint the widest that they make, in bytes.
 const narrowRow, widestJoint = 64, 256
 
-// narrow is narrow rows of destinations side by side. They are filled in when a sweep begins,
-// since sweeps before it may compute some of them.
-type narrow[T Float] struct {
-	fill func() // nil once that is done
-}
-
 // joinNarrow has sweeps over columns, which run the same calls, read the narrow rows of destinations
 // from where they lie side by side: an edge reads all of them, and edges come in no order of
-// destinations.
+// destinations. They are put there when the first of the sweeps begins, since sweeps before it may compute some of
+// them.
 func (b *Backward[T]) joinNarrow(sweeps ...*Sweep[T]) error {
 	s, r := sweeps[0], b.run
 	var from []rows[T]
@@ -34,8 +33,7 @@ func (b *Backward[T]) joinNarrow(sweeps ...*Sweep[T]) error {
 	if err != nil {
 		return err
 	}
-	all := &narrow[T]{}
-	all.fill = func() {
+	fill := sync.OnceFunc(func() {
 		r.rowwise(func(i int) {
 			to := made[i*width:]
 			for _, x := range from {
@@ -43,10 +41,9 @@ func (b *Backward[T]) joinNarrow(sweeps ...*Sweep[T]) error {
 				to = to[x.stride:]
 			}
 		})
-		all.fill = nil
-	}
+	})
 	for _, s := range sweeps {
-		s.narrow = all
+		s.narrow = fill
 		offset := 0
 		for k, input := range inputs {
 			s.loads[input] = rows[T]{data: tail(made, offset), stride: width}
@@ -58,7 +55,7 @@ func (b *Backward[T]) joinNarrow(sweeps ...*Sweep[T]) error {
 
 // fillNarrow makes what the sweep reads side by side, if that has not been done.
 func (s *Sweep[T]) fillNarrow() {
-	if s.narrow != nil && s.narrow.fill != nil {
-		s.narrow.fill()
+	if s.narrow != nil {
+		s.narrow()
 	}
 }

@@ -28,7 +28,7 @@ type PartialLayout struct {
 // where its results are of edges.
 func (p *Program) Partial(elemSize int) *PartialLayout {
 	codes := p.forwardCodes()
-	if len(codes) != 1 || p.Reduce == None || codes[0].needsEdges() || codes[0].values()&p.mask(U) == 0 {
+	if len(codes) != 1 || p.Reduce == None || codes[0].needsEdges() || codes[0].values()&p.sources() == 0 {
 		return nil
 	}
 	x := &PartialLayout{Ranked: p.KeepsWinner()}
@@ -42,7 +42,7 @@ func (p *Program) Partial(elemSize int) *PartialLayout {
 	if p.online >= 0 {
 		x.softmax = p.softmaxes[p.online].width
 	}
-	x.RowBytes = p.RowBytes(codes[0].values()&p.mask(U), elemSize)
+	x.RowBytes = p.RowBytes(codes[0].values()&p.sources(), elemSize)
 	x.ReturnedBytes = (p.Width() + 2*x.softmax) * elemSize
 	if x.Ranked {
 		x.ReturnedBytes = rankedBytes(p.Width(), elemSize)

@@ -93,10 +93,10 @@ func (p *Program) differentiate(operands uint32, elemSize int, half bool) *Gradi
 	if all := g.code(slices.Concat(source, target)); all != nil {
 		values := all.values()
 		plan.Saves |= values
-		plan.Fetch = values & p.mask(U)
+		plan.Fetch = values & p.sources()
 	}
 	if len(source) > 0 {
-		plan.Return = operands & p.mask(U)
+		plan.Return = operands & p.sources()
 		if plan.Fetch != 0 && elemSize > 0 {
 			source, target = g.merge(source, target, elemSize)
 		}

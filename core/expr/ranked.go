@@ -20,7 +20,7 @@ func ranks[T Float](frame []byte, numbers int) []byte {
 // writeRanks writes what theirs has found of sums whose slots begin so.
 func (x *Partials[T]) writeRanks(begin []int32, to []byte) {
 	w, which := x.own.Program.Width(), x.own.Program.namesWinner()
-	inShares(x.own.Pool, len(begin)-1, func(from, end int) {
+	inShares(x.own.Pool, len(begin)-1, rankedRows, func(from, end int) {
 		for i := from; i < end; i++ {
 			for j, won := range x.theirs.Winner[i*w : (i+1)*w] {
 				if which && won >= 0 {
@@ -88,7 +88,7 @@ func (b *Backward[T]) GatherPicked(dst []byte, idx []int32, edges func(k int, li
 	n := len(idx) * w
 	kernel.CopyRows(r.Pool, len(idx), kernel.RowsOf(view.Numbers[T](dst), w, nil), kernel.RowsOf(r.grad, w, idx))
 	rank := ranks[T](dst, n)
-	inShares(r.Pool, len(idx), func(from, end int) {
+	inShares(r.Pool, len(idx), rankedRows, func(from, end int) {
 		var list []int32
 		for k := from; k < end; k++ {
 			list = edges(k, list[:0])
@@ -102,11 +102,13 @@ func (b *Backward[T]) GatherPicked(dst []byte, idx []int32, edges func(k int, li
 	})
 }
 
-// inShares calls f for shares of n rows, on all threads.
-func inShares(p *kernel.Pool, n int, f func(from, end int)) {
-	const share = 256
+// inShares calls f for runs of share of n rows, on all threads.
+func inShares(p *kernel.Pool, n, share int, f func(from, end int)) {
 	p.Run((n+share-1)/share, func(t int) { f(t*share, min(n, (t+1)*share)) })
 }
+
+// rankedRows are taken by a thread at a time.
+const rankedRows = 256
 
 // AddPicked adds the gradients of ranked sums [first, first+n), which src holds, to those of the sources that won.
 func (b *Backward[T]) AddPicked(sums *graph.Partial, first, n int, src []byte) error {
@@ -117,10 +119,10 @@ func (b *Backward[T]) AddPicked(sums *graph.Partial, first, n int, src []byte) e
 			return err
 		}
 	}
-	const share = 16 // columns of a task, which adds in the order of the sums
-	b.run.Pool.Run((w+share-1)/share, func(t int) {
+	const columns = 16 // of a task, which adds in the order of the sums
+	inShares(b.run.Pool, w, columns, func(from, end int) {
 		for i := range n {
-			for j := t * share; j < min(w, (t+1)*share); j++ {
+			for j := from; j < end; j++ {
 				if k := rank[i*w+j]; k > 0 {
 					to[int(sums.Col.Data[ptr[i]+int32(k)-1])*w+j] += grad[i*w+j]
 				}

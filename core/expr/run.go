@@ -116,7 +116,7 @@ func (r *Run[T]) Forward() []Phase[T] {
 	var phases []Phase[T]
 	for _, c := range p.forwardCodes() {
 		sweep := newSweep(compile[T](c, r.plain), r)
-		phase := Phase[T]{Sources: c.values() & p.mask(U), Sweep: sweep, Finish: r.finish}
+		phase := Phase[T]{Sources: c.values() & p.sources(), Sweep: sweep, Finish: r.finish}
 		for n, k := range c.sinks {
 			if k.kind != sinkWeights {
 				sweep.targets[n] = rows[T]{data: out, stride: p.Width()}
@@ -195,11 +195,7 @@ func (r *Run[T]) rowwise(f func(i int)) {
 }
 
 // shares calls f for runs of own rows, on all threads.
-func (r *Run[T]) shares(f func(r0, r1 int)) {
-	const share = 4096
-	n := r.Rel.NumDst
-	r.Pool.Run((n+share-1)/share, func(t int) { f(t*share, min(n, (t+1)*share)) })
-}
+func (r *Run[T]) shares(f func(r0, r1 int)) { inShares(r.Pool, r.Rel.NumDst, 4096, f) }
 
 func fillWith[T Float | int32](x []T, v T) {
 	for i := range x {

@@ -99,10 +99,6 @@ func (r *rows[T]) numbers(room []T, i int32) []T {
 	if r.half == nil {
 		return r.row(i)[:len(room)]
 	}
-	from := r.half[int(i-r.base)*r.stride:][:len(room)]
-	vec.Get[T]().HalfRows(room, from, len(room), 0, firstRow, len(room))
+	vec.Get[T]().Widen(room, r.half[int(i-r.base)*r.stride:])
 	return room
 }
-
-// firstRow is the index of the only row.
-var firstRow = []int32{0}

@@ -47,7 +47,7 @@ type Sweep[T Float] struct {
 	tasks     sync.Pool   // of *task[T]
 	paramSums [][]float64 // of parameters' gradients, by sink
 	batches   []*batch[T] // free ones
-	narrow    *narrow[T]  // what some loads read from, or nil
+	narrow    func()      // makes what some loads read from, once; nil: there is none
 	idle      bool        // runs only while the pool has nothing else to do
 	thin      int64       // one in so many edges of a row is in the window, so rows are worth less; 0: 1
 

@@ -41,8 +41,6 @@ func newTask[T Float](s *Sweep[T]) *task[T] {
 	return t
 }
 
-func (t *task[T]) begin() { t.m, t.fixedDone = 0, false }
-
 // reg is the block's values of a register, [m, width].
 func (t *task[T]) reg(i int) []T {
 	return t.buffers[t.s.buffer[i]][:t.m*t.s.nodes[i].width]

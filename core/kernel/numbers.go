@@ -59,7 +59,7 @@ func (w *workspace[T]) of(k int, x Numbers[T], begin, end int) []T {
 func (w *workspace[T]) read(k int, x Numbers[T], begin, end int) []T {
 	to := w.of(k, x, begin, end)
 	if x.Half != nil {
-		widen(w.ops, to, x.Half[begin:end])
+		w.ops.Widen(to, x.Half[begin:end])
 	}
 	return to
 }

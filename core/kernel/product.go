@@ -132,14 +132,13 @@ func (m *sums[T]) from(c int) {
 
 // sum computes the rows that were added. first: y starts from 0 and is not read.
 func (m *sums[T]) sum(y []T, first bool) {
-	switch {
-	case m.direct && !m.near(m.c1-m.c0):
+	if m.direct {
 		g := m.g
 		m.from(m.c0)
 		g.Y, g.Col, g.C = y, m.col, m.w
 		g.D, g.First = m.c1-m.c0, first
 		m.gatherMany(g, m.runs)
-	default:
+	} else {
 		for _, r := range m.runs {
 			m.row(y[r.Y-m.c0:][:m.width], r.From, r.To, r.At, first)
 		}
@@ -148,36 +147,6 @@ func (m *sums[T]) sum(y []T, first bool) {
 		m.ops.Scale(y[e.y:][:m.c1-m.c0], m.post[e.row])
 	}
 	m.ends = m.ends[:0]
-}
-
-const (
-	// nearColumns is the widest row that is added up as it is: of wider ones the loops read some columns of all rows, and
-	// then others, more than twice.
-	nearColumns = 128
-)
-
-// near tells whether rows of so many columns are brought near before they are added up.
-func (m *sums[T]) near(columns int) bool { return m.half != nil && columns > nearColumns }
-
-// gather adds the rows that g names, wide ones in bfloat16 some slots at a time. The bits are the same: sums are not
-// rounded in between.
-func (m *sums[T]) gather() {
-	g := m.g
-	if !m.near(len(g.Y)) {
-		m.gatherOne(g)
-		return
-	}
-	col, c := g.Col, g.C
-	slots := max(1, vec.NearBytes/(2*len(g.Y)))
-	for from := 0; from == 0 || from < len(col); from += slots {
-		to := min(from+slots, len(col))
-		g.Col, g.First = col[from:to], g.First && from == 0
-		if c != nil {
-			g.C = c[from:to]
-		}
-		vec.TouchRows(g.Half, g.Col, g.Base, g.Stride, len(g.Y))
-		m.gatherOne(g)
-	}
 }
 
 // row: y[c0:c1] += Σ_k c_k · x[col[k]-base, c0:c1] for slots k0 ≤ k < k1, whose
@@ -190,7 +159,7 @@ func (m *sums[T]) row(y []T, k0, k1, e int64, first bool) {
 		}
 		m.from(m.c0)
 		g.Y, g.Col, g.First = y[m.c0:m.c1], m.col[k0:k1], first
-		m.gather()
+		m.gatherOne(g)
 		return
 	}
 	for {
@@ -200,7 +169,7 @@ func (m *sums[T]) row(y []T, k0, k1, e int64, first bool) {
 			from, to := max(m.c0, h*m.d), min(m.c1, (h+1)*m.d)
 			m.from(from)
 			g.Y, g.C = y[from:to], m.coefficients(h, m.col[k0:k], e)
-			m.gather()
+			m.gatherOne(g)
 		}
 		if k == k1 {
 			return

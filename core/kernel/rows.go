@@ -108,12 +108,5 @@ func Narrow[T Float](p *Pool, z []BFloat16, x []T) {
 func Widen[T Float](p *Pool, z []T, x []BFloat16) {
 	need("x", len(x), len(z))
 	ops := vec.Get[T]()
-	eachRows(p, len(z), 1, func(r0, r1 int) { widen(ops, z[r0:r1], x[r0:r1]) })
-}
-
-// oneRow is the index of the only row.
-var oneRow = []int32{0}
-
-func widen[T Float](ops *vec.Ops[T], z []T, x []BFloat16) {
-	ops.HalfRows(z, x, len(z), 0, oneRow, len(z))
+	eachRows(p, len(z), 1, func(r0, r1 int) { ops.Widen(z[r0:r1], x[r0:r1]) })
 }

@@ -29,7 +29,7 @@ func sddmm[T Float](p *Pool, dw, g []T, m Product[T], w Window) {
 	parts := planSlots(a, m.Width, p.Threads())
 	p.Run(len(parts), func(t int) {
 		q := parts[t]
-		d := dots[T]{Product: m, dw: dw, g: g, ops: vec.Get[T](), buf: make([]T, coefBlock)}
+		d := dots[T]{Product: m, dw: dw, g: g, ops: vec.Get[T](), buf: make([]T, coefBlock*m.Heads)}
 		d.run, d.base = &vec.Gather[T]{Stride: m.Width, Base: w.Begin}, w.Begin
 		if m.Half != nil {
 			d.widen()
@@ -83,7 +83,8 @@ const halfBlock = 64
 
 // row computes slots [k0, k1) of row i.
 func (m *dots[T]) row(i int, k0, k1 int64) {
-	d, run := m.Width/m.Heads, m.run
+	run, heads := m.run, m.Heads
+	run.Y = m.g[i*m.Width:][:m.Width]
 	for k0 < k1 {
 		k := min(k1, k0+coefBlock)
 		if m.Half != nil {
@@ -93,24 +94,15 @@ func (m *dots[T]) row(i int, k0, k1 int64) {
 		} else {
 			run.Col = m.A.Col[k0:k]
 		}
-		for h := range m.Heads {
-			run.Y = m.g[i*m.Width+h*d:][:d]
-			run.X = m.X[min(h*d, len(m.X)):]
-			if m.Heads == 1 && m.A.Edge == nil {
-				run.Out = m.dw[k0:k]
-				m.ops.GatherDot(run)
-				continue
-			}
-			run.Out = m.buf[:k-k0]
-			m.ops.GatherDot(run)
-			if m.A.Edge == nil {
-				for j, v := range run.Out {
-					m.dw[(int(k0)+j)*m.Heads+h] = v
-				}
-			} else {
-				for j, v := range run.Out {
-					m.dw[int(m.A.Edge[int(k0)+j])*m.Heads+h] = v
-				}
+		run.X = m.X
+		if m.A.Edge == nil {
+			run.Out = m.dw[int(k0)*heads : int(k)*heads]
+			m.ops.GatherDotHeads(run, heads)
+		} else {
+			run.Out = m.buf[:int(k-k0)*heads]
+			m.ops.GatherDotHeads(run, heads)
+			for j, e := range m.A.Edge[k0:k] {
+				copy(m.dw[int(e)*heads:][:heads], run.Out[j*heads:])
 			}
 		}
 		k0 = k

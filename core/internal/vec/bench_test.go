@@ -91,7 +91,6 @@ func benchLoops[T Float](b *testing.B) {
 			{"HalfSums", true, func() { ops.HalfSums(half, runs) }},
 			{"HalfRows", true, func() { ops.HalfRows(z, half.Half, d, 0, col[:rows], d) }},
 			{"GatherSumsWeighted", true, func() { ops.GatherSums(weighted, runs) }},
-			{"GatherDot", true, each(func(g *Gather[T], _ int) { ops.GatherDot(g) })},
 			{"GatherSumHeads", false, each(func(g *Gather[T], _ int) { ops.GatherSumHeads(g, heads) })},
 			{"HalfSumHeads", true, each(func(g *Gather[T], _ int) { ops.HalfSumHeads(g, heads) })},
 			{"HalfDotHeads", true, each(func(g *Gather[T], _ int) { ops.HalfDotHeads(g, heads) })},

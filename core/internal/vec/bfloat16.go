@@ -1,10 +1,6 @@
 package vec
 
-import (
-	"unsafe"
-
-	"sar/core/internal/dtypes"
-)
+import "sar/core/internal/dtypes"
 
 // BFloat16 is the upper half of a float32. It stores numbers, and every loop computes with what it is as a T.
 type BFloat16 = uint16
@@ -82,28 +78,8 @@ func narrowScalar[T Float](z []BFloat16, x []T) {
 	}
 }
 
-// NearBytes of rows in bfloat16 are brought into the first cache before they are added up:
-// docs/decisions/0027-near-rows.md.
-const NearBytes = 32 << 10
+// Widen: z[j] = x[j], for j < len(z)
+func (o *Ops[T]) Widen(z []T, x []BFloat16) { o.HalfRows(z, x, len(z), 0, firstRow, len(z)) }
 
-// TouchRows reads something of each cache line of rows, four lines at a time: with less in between, more misses are
-// under way. Inlined, what it reads would be left out.
-//
-//go:noinline
-//go:nocheckptr
-func TouchRows(x []BFloat16, col []int32, base int32, stride, width int) (sum uint64) {
-	const line = 64
-	bytes := 2 * width
-	for _, c := range col {
-		row := unsafe.Pointer(unsafe.SliceData(x[int(c-base)*stride:][:width]))
-		j := 0
-		for ; j+4*line <= bytes; j += 4 * line {
-			sum += *(*uint64)(unsafe.Add(row, j)) + *(*uint64)(unsafe.Add(row, j+line)) +
-				*(*uint64)(unsafe.Add(row, j+2*line)) + *(*uint64)(unsafe.Add(row, j+3*line))
-		}
-		for ; j < bytes; j += line {
-			sum += uint64(*(*BFloat16)(unsafe.Add(row, j)))
-		}
-	}
-	return sum
-}
+// firstRow is the index of the only row.
+var firstRow = []int32{0}

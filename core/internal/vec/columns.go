@@ -29,21 +29,13 @@ type ColumnOps[T Float] struct {
 	Drop func(z, x []T, d *Drop[T])
 }
 
-type columnTable struct {
-	f32 ColumnOps[float32]
-	f64 ColumnOps[float64]
-}
-
-// columnTables are by the name of the table in use.
-var columnTables = map[string]*columnTable{"scalar": {scalarColumns[float32](), scalarColumns[float64]()}}
-
 // ColumnLoops returns the loops over columns in use for T.
 func ColumnLoops[T Float]() *ColumnOps[T] {
-	t := columnTables[Name()]
-	if ops, ok := any(&t.f32).(*ColumnOps[T]); ok {
+	t := current.Load()
+	if ops, ok := any(&t.columns32).(*ColumnOps[T]); ok {
 		return ops
 	}
-	return any(&t.f64).(*ColumnOps[T])
+	return any(&t.columns64).(*ColumnOps[T])
 }
 
 func scalarColumns[T Float]() ColumnOps[T] {

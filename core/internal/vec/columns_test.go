@@ -11,9 +11,9 @@ import (
 // TestColumns holds the loops over columns against the scalar ones, to the bit.
 func TestColumns(t *testing.T) {
 	for _, name := range Available() {
-		table, reference := columnTables[name], columnTables["scalar"]
-		t.Run(name+"/float32", func(t *testing.T) { columnLoops(t, &table.f32, &reference.f32) })
-		t.Run(name+"/float64", func(t *testing.T) { columnLoops(t, &table.f64, &reference.f64) })
+		table, reference := tables[slices.IndexFunc(tables, func(x *table) bool { return x.name == name })], tables[0]
+		t.Run(name+"/float32", func(t *testing.T) { columnLoops(t, &table.columns32, &reference.columns32) })
+		t.Run(name+"/float64", func(t *testing.T) { columnLoops(t, &table.columns64, &reference.columns64) })
 	}
 }
 

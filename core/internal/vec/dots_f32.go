@@ -8,8 +8,6 @@ import "unsafe"
 // lanes are added up together. Every product is summed alike, so where fewer than four are left the last
 // one is taken again.
 
-func gatherDotF32(g *Gather[float32]) { gatherDotHeadsF32(g, 1) }
-
 // gatherDotHeadsF32 takes four heads of a row, or one head of four rows.
 func gatherDotHeadsF32(g *Gather[float32], heads int) {
 	if len(g.Col) == 0 || heads == 0 {

@@ -38,114 +38,53 @@ func addF32(y, x []float32) {
 	clearUpper()
 }
 
-//go:nocheckptr
+// eachF32: z = f(x, y), a register at a time. It returns how many elements that were.
+func eachF32(z, x, y []float32, f func(x, y f32s) f32s) (j int) {
+	x, y = x[:len(z)], y[:len(z)]
+	for ; j+lanesF32 <= len(z); j += lanesF32 {
+		*(*f32s)(unsafe.Pointer(&z[j])) = f(*(*f32s)(unsafe.Pointer(&x[j])), *(*f32s)(unsafe.Pointer(&y[j])))
+	}
+	clearUpper()
+	return j
+}
+
 func scaleF32(y []float32, c float32) {
 	b := fillF32(c)
-	j := 0
-	for ; j+lanesF32 <= len(y); j += lanesF32 {
-		*(*f32s)(unsafe.Pointer(&y[j])) = (*(*f32s)(unsafe.Pointer(&y[j]))).Mul(b)
-	}
-	if n := len(y) - j; n > 0 {
-		in := firstF32(n)
-		storePartF32(unsafe.Pointer(&y[j]), partF32(unsafe.Pointer(&y[j]), in, n).Mul(b), in, n)
-	}
-	clearUpper()
+	j := eachF32(y, y, y, func(y, _ f32s) f32s { return y.Mul(b) })
+	scaleScalar(y[j:], c)
 }
 
-//go:nocheckptr
 func plusF32(z, x, y []float32) {
-	x, y = x[:len(z)], y[:len(z)]
-	j := 0
-	for ; j+lanesF32 <= len(z); j += lanesF32 {
-		*(*f32s)(unsafe.Pointer(&z[j])) = (*(*f32s)(unsafe.Pointer(&x[j]))).Add(*(*f32s)(unsafe.Pointer(&y[j])))
-	}
-	if n := len(z) - j; n > 0 {
-		in := firstF32(n)
-		v := partF32(unsafe.Pointer(&x[j]), in, n).Add(partF32(unsafe.Pointer(&y[j]), in, n))
-		storePartF32(unsafe.Pointer(&z[j]), v, in, n)
-	}
-	clearUpper()
+	j := eachF32(z, x, y, func(x, y f32s) f32s { return x.Add(y) })
+	plusScalar(z[j:], x[j:], y[j:])
 }
 
-//go:nocheckptr
 func minusF32(z, x, y []float32) {
-	x, y = x[:len(z)], y[:len(z)]
-	j := 0
-	for ; j+lanesF32 <= len(z); j += lanesF32 {
-		*(*f32s)(unsafe.Pointer(&z[j])) = (*(*f32s)(unsafe.Pointer(&x[j]))).Sub(*(*f32s)(unsafe.Pointer(&y[j])))
-	}
-	if n := len(z) - j; n > 0 {
-		in := firstF32(n)
-		v := partF32(unsafe.Pointer(&x[j]), in, n).Sub(partF32(unsafe.Pointer(&y[j]), in, n))
-		storePartF32(unsafe.Pointer(&z[j]), v, in, n)
-	}
-	clearUpper()
+	j := eachF32(z, x, y, func(x, y f32s) f32s { return x.Sub(y) })
+	minusScalar(z[j:], x[j:], y[j:])
 }
 
-//go:nocheckptr
 func timesF32(z, x, y []float32) {
-	x, y = x[:len(z)], y[:len(z)]
-	j := 0
-	for ; j+lanesF32 <= len(z); j += lanesF32 {
-		*(*f32s)(unsafe.Pointer(&z[j])) = (*(*f32s)(unsafe.Pointer(&x[j]))).Mul(*(*f32s)(unsafe.Pointer(&y[j])))
-	}
-	if n := len(z) - j; n > 0 {
-		in := firstF32(n)
-		v := partF32(unsafe.Pointer(&x[j]), in, n).Mul(partF32(unsafe.Pointer(&y[j]), in, n))
-		storePartF32(unsafe.Pointer(&z[j]), v, in, n)
-	}
-	clearUpper()
+	j := eachF32(z, x, y, func(x, y f32s) f32s { return x.Mul(y) })
+	timesScalar(z[j:], x[j:], y[j:])
 }
 
-//go:nocheckptr
 func overF32(z, x, y []float32) {
-	x, y = x[:len(z)], y[:len(z)]
-	j := 0
-	for ; j+lanesF32 <= len(z); j += lanesF32 {
-		*(*f32s)(unsafe.Pointer(&z[j])) = (*(*f32s)(unsafe.Pointer(&x[j]))).Div(*(*f32s)(unsafe.Pointer(&y[j])))
-	}
-	if n := len(z) - j; n > 0 {
-		in := firstF32(n)
-		v := partF32(unsafe.Pointer(&x[j]), in, n).Div(partF32(unsafe.Pointer(&y[j]), in, n))
-		storePartF32(unsafe.Pointer(&z[j]), v, in, n)
-	}
-	clearUpper()
+	j := eachF32(z, x, y, func(x, y f32s) f32s { return x.Div(y) })
+	overScalar(z[j:], x[j:], y[j:])
 }
 
-//go:nocheckptr
 func leakyF32(z, x, y []float32, c float32) {
-	x, y = x[:len(z)], y[:len(z)]
 	var zero f32s
 	slope := fillF32(c)
-	j := 0
-	for ; j+lanesF32 <= len(z); j += lanesF32 {
-		up := *(*f32s)(unsafe.Pointer(&y[j]))
-		*(*f32s)(unsafe.Pointer(&z[j])) = up.IfElse((*(*f32s)(unsafe.Pointer(&x[j]))).Greater(zero), up.Mul(slope))
-	}
-	if n := len(z) - j; n > 0 {
-		in := firstF32(n)
-		up := partF32(unsafe.Pointer(&y[j]), in, n)
-		v := up.IfElse(partF32(unsafe.Pointer(&x[j]), in, n).Greater(zero), up.Mul(slope))
-		storePartF32(unsafe.Pointer(&z[j]), v, in, n)
-	}
-	clearUpper()
+	j := eachF32(z, x, y, func(x, y f32s) f32s { return y.IfElse(x.Greater(zero), y.Mul(slope)) })
+	leakyScalar(z[j:], x[j:], y[j:], c)
 }
 
-//go:nocheckptr
 func gateF32(z, x, y []float32) {
-	x, y = x[:len(z)], y[:len(z)]
 	var zero f32s
-	j := 0
-	for ; j+lanesF32 <= len(z); j += lanesF32 {
-		v := zero.IfElse((*(*f32s)(unsafe.Pointer(&x[j]))).LessEqual(zero), *(*f32s)(unsafe.Pointer(&y[j])))
-		*(*f32s)(unsafe.Pointer(&z[j])) = v
-	}
-	if n := len(z) - j; n > 0 {
-		in := firstF32(n)
-		v := zero.IfElse(partF32(unsafe.Pointer(&x[j]), in, n).LessEqual(zero), partF32(unsafe.Pointer(&y[j]), in, n))
-		storePartF32(unsafe.Pointer(&z[j]), v, in, n)
-	}
-	clearUpper()
+	j := eachF32(z, x, y, func(x, y f32s) f32s { return zero.IfElse(x.LessEqual(zero), y) })
+	gateScalar(z[j:], x[j:], y[j:])
 }
 
 // timesEachF32 takes one register at a time of each group.

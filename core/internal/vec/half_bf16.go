@@ -55,7 +55,7 @@ func narrowF32(z []BFloat16, x []float32) {
 // nearF32 calls f with some slots of a row of width columns at a time, whose source rows it has brought into the first
 // cache: f reads some columns of all of them, and then the next ones.
 func nearF32(g *Gather[float32], width, heads int, f func(part *Gather[float32])) {
-	part, slots := *g, max(4, NearBytes/(2*max(1, width))/4*4)
+	part, slots := *g, max(4, nearBytes/(2*max(1, width))/4*4)
 	for from := 0; from < len(g.Col); from += slots {
 		to := min(from+slots, len(g.Col))
 		part.Col = g.Col[from:to]
@@ -65,8 +65,34 @@ func nearF32(g *Gather[float32], width, heads int, f func(part *Gather[float32])
 		if g.Out != nil {
 			part.Out = g.Out[from*heads : to*heads]
 		}
-		TouchRows(g.Half, part.Col, g.Base, g.Stride, width)
+		touchRows(g.Half, part.Col, g.Base, g.Stride, width)
 		f(&part)
 		part.First = false
 	}
+}
+
+// nearBytes of rows are brought into the first cache before they are added up, where one has more than nearColumns: of
+// narrower ones the loops read all columns in two turns. docs/decisions/0027-near-rows.md.
+const nearBytes, nearColumns = 32 << 10, 128
+
+// touchRows reads something of each cache line of rows, four lines at a time: with less in between, more misses are
+// under way. Inlined, what it reads would be left out.
+//
+//go:noinline
+//go:nocheckptr
+func touchRows(x []BFloat16, col []int32, base int32, stride, width int) (sum uint64) {
+	const line = 64
+	bytes := 2 * width
+	for _, c := range col {
+		row := unsafe.Pointer(unsafe.SliceData(x[int(c-base)*stride:][:width]))
+		j := 0
+		for ; j+4*line <= bytes; j += 4 * line {
+			sum += *(*uint64)(unsafe.Add(row, j)) + *(*uint64)(unsafe.Add(row, j+line)) +
+				*(*uint64)(unsafe.Add(row, j+2*line)) + *(*uint64)(unsafe.Add(row, j+3*line))
+		}
+		for ; j < bytes; j += line {
+			sum += uint64(*(*BFloat16)(unsafe.Add(row, j)))
+		}
+	}
+	return sum
 }

@@ -21,22 +21,14 @@ func gatherSumHeadsF32(g *Gather[float32], heads int) {
 	y, x := unsafe.Pointer(unsafe.SliceData(g.Y)), unsafe.Pointer(unsafe.SliceData(g.X))
 	c, stride := unsafe.Pointer(unsafe.SliceData(g.C)), g.Stride*sizeF32
 	for at, all := 0, per*heads; at < all; {
-		n := 8
-		for at+n > all {
-			n /= 2
+		n, sum := 2, heads2F32
+		switch left := all - at; {
+		case left >= 8 && per%4 == 0:
+			n, sum = 8, heads44F32
+		case left >= 4:
+			n, sum = 4, heads4F32
 		}
-		switch n {
-		case 2:
-			heads2F32(y, x, stride, g.Col, int(g.Base), c, heads, at, per, g.First)
-		case 4:
-			heads4F32(y, x, stride, g.Col, int(g.Base), c, heads, at, per, g.First)
-		case 8:
-			if per%4 == 0 {
-				heads44F32(y, x, stride, g.Col, int(g.Base), c, heads, at, per, g.First)
-				break
-			}
-			heads8F32(y, x, stride, g.Col, int(g.Base), c, heads, at, per, g.First)
-		}
+		sum(y, x, stride, g.Col, int(g.Base), c, heads, at, per, g.First)
 		at += n
 		y, x = unsafe.Add(y, n*stepF32), unsafe.Add(x, n*stepF32)
 	}
@@ -97,50 +89,6 @@ func heads4F32(y, x unsafe.Pointer, stride int,
 	*(*f32s)(unsafe.Add(y, stepF32)) = a1
 	*(*f32s)(unsafe.Add(y, 2*stepF32)) = a2
 	*(*f32s)(unsafe.Add(y, 3*stepF32)) = a3
-	clearUpper()
-}
-
-// heads8F32 is a tile of eight registers.
-//
-//go:noinline
-//go:nocheckptr
-func heads8F32(y, x unsafe.Pointer, stride int,
-	cols []int32, base int, c unsafe.Pointer, heads, at, per int, first bool) {
-	var a0, a1, a2, a3, a4, a5, a6, a7 f32s
-	if !first {
-		a0, a1 = *(*f32s)(y), *(*f32s)(unsafe.Add(y, stepF32))
-		a2, a3 = *(*f32s)(unsafe.Add(y, 2*stepF32)), *(*f32s)(unsafe.Add(y, 3*stepF32))
-		a4, a5 = *(*f32s)(unsafe.Add(y, 4*stepF32)), *(*f32s)(unsafe.Add(y, 5*stepF32))
-		a6, a7 = *(*f32s)(unsafe.Add(y, 6*stepF32)), *(*f32s)(unsafe.Add(y, 7*stepF32))
-	}
-	o0, o2, o4, o6 := at/per*sizeF32, (at+2)/per*sizeF32, (at+4)/per*sizeF32, (at+6)/per*sizeF32
-	r := unsafe.Add(x, (int(cols[0])-base)*stride)
-	for k := 1; ; k++ {
-		b := fillF32(*(*float32)(unsafe.Add(c, o0)))
-		a0 = a0.Add(b.Mul(*(*f32s)(r)))
-		a1 = a1.Add(b.Mul(*(*f32s)(unsafe.Add(r, stepF32))))
-		b = fillF32(*(*float32)(unsafe.Add(c, o2)))
-		a2 = a2.Add(b.Mul(*(*f32s)(unsafe.Add(r, 2*stepF32))))
-		a3 = a3.Add(b.Mul(*(*f32s)(unsafe.Add(r, 3*stepF32))))
-		b = fillF32(*(*float32)(unsafe.Add(c, o4)))
-		a4 = a4.Add(b.Mul(*(*f32s)(unsafe.Add(r, 4*stepF32))))
-		a5 = a5.Add(b.Mul(*(*f32s)(unsafe.Add(r, 5*stepF32))))
-		b = fillF32(*(*float32)(unsafe.Add(c, o6)))
-		a6 = a6.Add(b.Mul(*(*f32s)(unsafe.Add(r, 6*stepF32))))
-		a7 = a7.Add(b.Mul(*(*f32s)(unsafe.Add(r, 7*stepF32))))
-		if k >= len(cols) {
-			break
-		}
-		r, c = unsafe.Add(x, (int(cols[k])-base)*stride), unsafe.Add(c, heads*sizeF32)
-	}
-	*(*f32s)(y) = a0
-	*(*f32s)(unsafe.Add(y, stepF32)) = a1
-	*(*f32s)(unsafe.Add(y, 2*stepF32)) = a2
-	*(*f32s)(unsafe.Add(y, 3*stepF32)) = a3
-	*(*f32s)(unsafe.Add(y, 4*stepF32)) = a4
-	*(*f32s)(unsafe.Add(y, 5*stepF32)) = a5
-	*(*f32s)(unsafe.Add(y, 6*stepF32)) = a6
-	*(*f32s)(unsafe.Add(y, 7*stepF32)) = a7
 	clearUpper()
 }
 
@@ -214,20 +162,14 @@ func scatterSumF32(s *Scatter[float32]) {
 //go:nocheckptr
 func scatterTilesF32(y, x unsafe.Pointer, stride int, rows []int32, c unsafe.Pointer, strideC, per, all int) {
 	for at := 0; at < all; {
-		n := 8
-		for at+n > all {
-			n /= 2
+		n, scatter := 1, scatter1F32
+		switch left := all - at; {
+		case left >= 4:
+			n, scatter = 4, scatter4F32
+		case left >= 2:
+			n, scatter = 2, scatter2F32
 		}
-		switch n {
-		case 1:
-			scatter1F32(y, x, stride, rows, c, strideC, at, per)
-		case 2:
-			scatter2F32(y, x, stride, rows, c, strideC, at, per)
-		case 4:
-			scatter4F32(y, x, stride, rows, c, strideC, at, per)
-		case 8:
-			scatter8F32(y, x, stride, rows, c, strideC, at, per)
-		}
+		scatter(y, x, stride, rows, c, strideC, at, per)
 		at += n
 		y, x = unsafe.Add(y, n*stepF32), unsafe.Add(x, n*stepF32)
 	}
@@ -288,42 +230,6 @@ func scatter4F32(y, x unsafe.Pointer, stride int, rows []int32, c unsafe.Pointer
 			Add(*(*f32s)(unsafe.Add(r, 2*stepF32)))
 		*(*f32s)(unsafe.Add(r, 3*stepF32)) = fillF32(*(*float32)(unsafe.Add(c, o3))).Mul(x3).
 			Add(*(*f32s)(unsafe.Add(r, 3*stepF32)))
-		if k >= len(rows) {
-			break
-		}
-		r, c = unsafe.Add(y, int(rows[k])*stride), unsafe.Add(c, strideC*sizeF32)
-	}
-	clearUpper()
-}
-
-// scatter8F32 is a tile of eight registers.
-//
-//go:noinline
-//go:nocheckptr
-func scatter8F32(y, x unsafe.Pointer, stride int, rows []int32, c unsafe.Pointer, strideC, at, per int) {
-	x0, x1 := *(*f32s)(x), *(*f32s)(unsafe.Add(x, stepF32))
-	x2, x3 := *(*f32s)(unsafe.Add(x, 2*stepF32)), *(*f32s)(unsafe.Add(x, 3*stepF32))
-	x4, x5 := *(*f32s)(unsafe.Add(x, 4*stepF32)), *(*f32s)(unsafe.Add(x, 5*stepF32))
-	x6, x7 := *(*f32s)(unsafe.Add(x, 6*stepF32)), *(*f32s)(unsafe.Add(x, 7*stepF32))
-	o0, o1, o2, o3 := at/per*sizeF32, (at+1)/per*sizeF32, (at+2)/per*sizeF32, (at+3)/per*sizeF32
-	o4, o5, o6, o7 := (at+4)/per*sizeF32, (at+5)/per*sizeF32, (at+6)/per*sizeF32, (at+7)/per*sizeF32
-	r := unsafe.Add(y, int(rows[0])*stride)
-	for k := 1; ; k++ {
-		*(*f32s)(r) = fillF32(*(*float32)(unsafe.Add(c, o0))).Mul(x0).Add(*(*f32s)(r))
-		*(*f32s)(unsafe.Add(r, stepF32)) = fillF32(*(*float32)(unsafe.Add(c, o1))).Mul(x1).
-			Add(*(*f32s)(unsafe.Add(r, stepF32)))
-		*(*f32s)(unsafe.Add(r, 2*stepF32)) = fillF32(*(*float32)(unsafe.Add(c, o2))).Mul(x2).
-			Add(*(*f32s)(unsafe.Add(r, 2*stepF32)))
-		*(*f32s)(unsafe.Add(r, 3*stepF32)) = fillF32(*(*float32)(unsafe.Add(c, o3))).Mul(x3).
-			Add(*(*f32s)(unsafe.Add(r, 3*stepF32)))
-		*(*f32s)(unsafe.Add(r, 4*stepF32)) = fillF32(*(*float32)(unsafe.Add(c, o4))).Mul(x4).
-			Add(*(*f32s)(unsafe.Add(r, 4*stepF32)))
-		*(*f32s)(unsafe.Add(r, 5*stepF32)) = fillF32(*(*float32)(unsafe.Add(c, o5))).Mul(x5).
-			Add(*(*f32s)(unsafe.Add(r, 5*stepF32)))
-		*(*f32s)(unsafe.Add(r, 6*stepF32)) = fillF32(*(*float32)(unsafe.Add(c, o6))).Mul(x6).
-			Add(*(*f32s)(unsafe.Add(r, 6*stepF32)))
-		*(*f32s)(unsafe.Add(r, 7*stepF32)) = fillF32(*(*float32)(unsafe.Add(c, o7))).Mul(x7).
-			Add(*(*f32s)(unsafe.Add(r, 7*stepF32)))
 		if k >= len(rows) {
 			break
 		}

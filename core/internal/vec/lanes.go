@@ -17,8 +17,7 @@ import (
 
 // portable is the loops written once.
 func portable(name string, available func() bool) *table {
-	columnTables[name] = &columnTable{columnsF32(), columnsF64()}
-	return &table{name: name, available: available, f32: opsF32(), f64: opsF64()}
+	return &table{name, available, opsF32(), opsF64(), columnsF32(), columnsF64()}
 }
 
 // pageSize is the least that a processor protects as one.

@@ -14,7 +14,6 @@ func opsF32() Ops[float32] {
 		HalfRows:       halfRowsF32,
 		Narrow:         narrowF32,
 		GatherSumHeads: gatherSumHeadsF32,
-		GatherDot:      gatherDotF32,
 		GatherDotHeads: gatherDotHeadsF32,
 		DotPairs:       dotPairsF32,
 		DotSums:        dotSumsF32,

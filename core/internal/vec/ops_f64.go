@@ -6,7 +6,7 @@ package vec
 func opsF64() Ops[float64] {
 	o := scalarOps[float64]()
 	o.GatherSum, o.GatherSums, o.GatherSumHeads = gatherSumF64, gatherSumsF64, gatherSumHeadsF64
-	o.GatherDot, o.GatherDotHeads, o.DotPairs, o.DotSums = gatherDotF64, gatherDotHeadsF64, dotPairsF64, dotSumsF64
+	o.GatherDotHeads, o.DotPairs, o.DotSums = gatherDotHeadsF64, dotPairsF64, dotSumsF64
 	o.LeakyDots, o.LeakySums, o.LeakyBoth = leakyDotsF64, leakySumsF64, leakyBothF64
 	o.ScatterSum, o.ScatterSlopes, o.ScatterAdd = scatterSumF64, scatterSlopesF64, scatterAddF64
 	o.Rows = rowsSIMD[float64]

@@ -79,15 +79,7 @@ func scatterSumF64(s *Scatter[float64]) {
 	}
 }
 
-func gatherDotF64(g *Gather[float64]) { gatherDotHeadsF64(g, 1) }
-
-// gatherDotHeadsF64 is products of rows with one, as of pairs.
-func gatherDotHeadsF64(g *Gather[float64], heads int) {
-	if heads > 0 {
-		dotPairsF64(&Pairs[float64]{Out: g.Out, X: g.X, Y: g.Y, StrideX: g.Stride, IX: g.Col, IY: g.Col,
-			BaseX: g.Base, BaseY: g.Base, Heads: heads, D: len(g.Y) / heads})
-	}
-}
+func gatherDotHeadsF64(g *Gather[float64], heads int) { dotPairsF64(g.pairs(heads)) }
 
 func dotSumsF64(g *Gather[float64], w []float64, heads int) {
 	dots, sums := *g, *g

@@ -10,7 +10,6 @@ func scalarOps[T Float]() Ops[T] {
 	return Ops[T]{
 		GatherSum:  gatherSumScalar[T],
 		GatherSums: gatherSumsScalar[T],
-		GatherDot:  gatherDotScalar[T],
 		Axpy:       axpyScalar[T],
 		Add:        addScalar[T],
 		Scale:      scaleScalar[T],
@@ -80,18 +79,6 @@ func gatherEach[T Float](g *Gather[T], runs []Run, sum func(g *Gather[T])) {
 			one.C = g.C[r.At:][:r.To-r.From]
 		}
 		sum(&one)
-	}
-}
-
-func gatherDotScalar[T Float](g *Gather[T]) {
-	d := len(g.Y)
-	for k, col := range g.Col {
-		x := g.X[int(col-g.Base)*g.Stride:][:d]
-		var s T
-		for j, y := range g.Y {
-			s += T(x[j] * y)
-		}
-		g.Out[k] = s
 	}
 }
 
@@ -231,19 +218,7 @@ func expScalar[T Float](y, x []T) {
 	}
 }
 
-func gatherDotHeadsScalar[T Float](g *Gather[T], heads int) {
-	d := len(g.Y) / max(1, heads)
-	for k, col := range g.Col {
-		x := g.X[int(col-g.Base)*g.Stride:][:len(g.Y)]
-		for h := range heads {
-			var s T
-			for j := h * d; j < (h+1)*d; j++ {
-				s += T(x[j] * g.Y[j])
-			}
-			g.Out[k*heads+h] = s
-		}
-	}
-}
+func gatherDotHeadsScalar[T Float](g *Gather[T], heads int) { dotPairsScalar(g.pairs(heads)) }
 
 func dotSumsScalar[T Float](g *Gather[T], w []T, heads int) {
 	dots := *g

@@ -16,6 +16,10 @@ const (
 // halfSumF32 walks the columns in tiles of up to three registers: the compiler keeps all that is added to the sums
 // of a slot in registers at once, and of four it has too few.
 func halfSumF32(g *Gather[float32]) {
+	if len(g.Y) > nearColumns {
+		halfSumHeadsF32(g, 1)
+		return
+	}
 	halfSumColumnsF32(g, 0, len(g.Y), unsafe.Pointer(unsafe.SliceData(g.C)), sizeF32)
 }
 
@@ -31,7 +35,8 @@ func halfSumHeadsF32(g *Gather[float32], heads int) {
 	sums.Out = nil // of another loop
 	nearF32(&sums, len(g.Y), heads, func(g *Gather[float32]) {
 		for h := range heads {
-			halfSumColumnsF32(g, h*d, (h+1)*d, unsafe.Pointer(&g.C[h]), heads*sizeF32)
+			c := unsafe.Pointer(unsafe.SliceData(g.C[min(h, len(g.C)):]))
+			halfSumColumnsF32(g, h*d, (h+1)*d, c, heads*sizeF32)
 		}
 	})
 }

@@ -28,10 +28,10 @@ import (
 // Float lists the element types.
 type Float interface{ float32 | float64 }
 
-// Gather is the arguments of Ops.GatherSum and Ops.GatherDot: a run of source
+// Gather is the arguments of Ops.GatherSum and Ops.GatherDotHeads: a run of source
 // rows, picked out of X by Col, and one row Y.
 type Gather[T Float] struct {
-	Y      []T        // [d] row that is added to (GatherSum) or multiplied with (GatherDot)
+	Y      []T        // [d] row that is added to (GatherSum) or multiplied with (GatherDotHeads)
 	X      []T        // source rows; row r has its d columns at X[r*Stride : r*Stride+d]
 	Half   []BFloat16 // in place of X, for loops whose names begin with Half
 	Stride int        // elements from one source row to the next
@@ -39,7 +39,7 @@ type Gather[T Float] struct {
 	Base   int32
 	C      []T  // [n] coefficients; nil means 1
 	First  bool // Y starts from zero and is not read
-	Out    []T  // [n] results of GatherDot
+	Out    []T  // [n, heads] results of GatherDotHeads
 	D      int  // columns of a row of GatherSums
 }
 
@@ -74,14 +74,12 @@ type Ops[T Float] struct {
 	// c [n, heads]: y[h*d+j] += c[k*heads+h] * x[col[k]-base, h*d+j]. d must be a
 	// multiple of HeadLanes. The bits are those of GatherSum of each head.
 	GatherSumHeads func(g *Gather[T], heads int)
-	// GatherDotHeads: GatherDot of each of heads runs of d columns:
+	// GatherDotHeads: products of each of heads runs of d columns:
 	// out[k*heads+h] = Σ_j x[col[k]-base, h*d+j] * y[h*d+j]. The bits are those of DotPairs.
 	GatherDotHeads func(g *Gather[T], heads int)
 	// DotSums is GatherDotHeads with the row w, and GatherSumHeads whatever d, in one pass over
 	// the rows; the bits are theirs.
 	DotSums func(g *Gather[T], w []T, heads int)
-	// GatherDot: out[k] = Σ_j x[col[k]-base, j] * y[j]
-	GatherDot func(g *Gather[T])
 	// Axpy: y[j] += c * x[j], for j < len(y)
 	Axpy func(y, x []T, c T)
 	// Add: y[j] += x[j], for j < len(y)
@@ -149,6 +147,12 @@ type Pairs[T Float] struct {
 	Heads, D         int
 }
 
+// pairs are the source rows, each with the one row Y.
+func (g *Gather[T]) pairs(heads int) *Pairs[T] {
+	return &Pairs[T]{Out: g.Out, X: g.X, Y: g.Y, StrideX: g.Stride, IX: g.Col, IY: g.Col, BaseX: g.Base, BaseY: g.Base,
+		Heads: heads, D: len(g.Y) / max(1, heads)}
+}
+
 // Scatter is the arguments of Ops.ScatterSum and Ops.ScatterSlopes: one row X, and rows of Y that
 // multiples of it are added to.
 type Scatter[T Float] struct {
@@ -183,11 +187,17 @@ type table struct {
 	available func() bool
 	f32       Ops[float32]
 	f64       Ops[float64]
+
+	columns32 ColumnOps[float32]
+	columns64 ColumnOps[float64]
 }
 
 // tables is in order of preference, the best last.
 var tables = []*table{
-	{name: "scalar", available: func() bool { return true }, f32: scalarOps[float32](), f64: scalarOps[float64]()},
+	{
+		"scalar", func() bool { return true }, scalarOps[float32](), scalarOps[float64](),
+		scalarColumns[float32](), scalarColumns[float64](),
+	},
 }
 
 var current atomic.Pointer[table]
@@ -252,9 +262,3 @@ func Get[T Float]() *Ops[T] {
 	}
 	return any(&t.f64).(*Ops[T])
 }
-
-// AddF32 adds src to dst in place: dst[i] += src[i], for i < len(dst).
-func AddF32(dst, src []float32) { current.Load().f32.Add(dst, src) }
-
-// AddF64 adds src to dst in place: dst[i] += src[i], for i < len(dst).
-func AddF64(dst, src []float64) { current.Load().f64.Add(dst, src) }

@@ -85,14 +85,6 @@ func elementwise[T Float](t *testing.T, ops *Ops[T], eps float64) {
 	}
 }
 
-func BenchmarkAddF32(b *testing.B) {
-	x, y := make([]float32, 1<<14), make([]float32, 1<<14)
-	b.SetBytes(int64(4 * len(x)))
-	for b.Loop() {
-		AddF32(y, x)
-	}
-}
-
 // normals draws as many standard normal numbers as it is asked for.
 func normals[T Float](rng *rand.Rand) func(n int) []T {
 	return func(n int) []T {
