@@ -13,7 +13,7 @@ from sar._engine.programs import Compiled
 
 from . import message, recomputed
 from .double_backward import calling_layer, differentiable_once, refuse_transforms
-from .types import Expr, Relation
+from .types import Expr, Relation, ordered
 
 ROWS = {"u": "source nodes", "v": "destination nodes", "e": "in-edges"}
 CLAMPS = ("clamp_min", "clamp_max", "clamp_min_open", "clamp_max_open")
@@ -78,7 +78,7 @@ def write(expr: Expr, reduce: Optional[str]) -> Written:
 
     :raises ValueError: it reads more tensors than a program may
     """
-    order = _order(expr)
+    order = ordered(expr)
     leaves: List[Expr] = []
     number: Dict[int, int] = {}
     known: Dict[Any, int] = {}
@@ -118,22 +118,6 @@ def write(expr: Expr, reduce: Optional[str]) -> Written:
 def _storage(leaf: Expr) -> str:
     assert leaf.tensor is not None
     return storage.travels_as(leaf.tensor) if leaf.side == "u" else storage.name_of(leaf.tensor)
-
-
-def _order(expr: Expr) -> List[Expr]:
-    """All parts of an expression, each after those that it is made of."""
-    out: List[Expr] = []
-    seen = set()
-    stack: List[Tuple[Expr, bool]] = [(expr, False)]
-    while stack:
-        x, complete = stack.pop()
-        if complete:
-            out.append(x)
-        elif id(x) not in seen:
-            seen.add(id(x))
-            stack.append((x, True))
-            stack.extend((a, False) for a in reversed(x.args))
-    return out
 
 
 def compiled(text: str) -> Compiled:

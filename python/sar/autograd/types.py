@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Protocol, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -109,6 +109,20 @@ class Expr:
     def __repr__(self) -> str:
         inner = ", ".join(map(repr, self.args)) if self.args else self.side
         return f"{self.op}({inner})"
+
+
+def ordered(*exprs: Expr, inside: Callable[[Expr], Sequence[Expr]] = lambda x: x.args) -> List[Expr]:
+    """Expressions and all that they are computed from, each after its arguments."""
+    found: Dict[int, Expr] = {}
+    stack = [*reversed(exprs)]
+    while stack:
+        x = stack[-1]
+        missing = [] if id(x) in found else [a for a in inside(x) if id(a) not in found]
+        if missing:
+            stack.extend(reversed(missing))
+        else:
+            found.setdefault(id(x), stack.pop())
+    return list(found.values())
 
 
 def class_of(module: Any) -> Any:

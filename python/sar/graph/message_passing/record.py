@@ -17,9 +17,10 @@ from sar.autograd.double_backward import differentiable_once
 from sar.autograd.dtypes import FLOATS
 from sar.autograd.expression import Expr, evaluate
 from sar.autograd.fetch import fetch
+from sar.autograd.types import ordered
 from sar.distributed.agreement import agree
 from sar.errors import PeerLostError, RemoteError, ScheduleError
-from sar.graph.edge_tensor.calls import by_rows, ordered, rows
+from sar.graph.edge_tensor.calls import by_rows, rows
 from sar.graph.edge_tensor.tensor import EdgeTensor, as_expr, values
 from sar.graph.frames import is_lazy
 from sar.graph.queries import edge_ends
