@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, cast
 
@@ -27,10 +28,6 @@ class Written(NamedTuple):
     leaves: List[Expr]
     stored: List[str]
     seeds: List[int]
-
-
-_programs: Dict[str, Compiled] = {}
-_MOST_PROGRAMS = 4096
 
 
 def run(relation: Relation, expr: Expr, reduce: Optional[str]) -> Tensor:
@@ -120,15 +117,10 @@ def _storage(leaf: Expr) -> str:
     return storage.travels_as(leaf.tensor) if leaf.side == "u" else storage.name_of(leaf.tensor)
 
 
+@functools.lru_cache(maxsize=4096)
 def compiled(text: str) -> Compiled:
     """The program of a text, which stays for the next time."""
-    found = _programs.pop(text, None)
-    if found is None:
-        while len(_programs) >= _MOST_PROGRAMS:  # what was used longest ago is first
-            del _programs[next(iter(_programs))]
-        found = Compiled(text)
-    _programs[text] = found
-    return found
+    return Compiled(text)
 
 
 def _checked(relation: Relation, leaf: Expr) -> Tensor:
