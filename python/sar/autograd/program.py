@@ -37,23 +37,14 @@ def run(relation: Relation, expr: Expr, reduce: Optional[str]) -> Tensor:
         return fast
     _session.current().follow_config()
     written = write(expr, reduce)
-    program = compiled(written.text)
     tensors = [_checked(relation, leaf) for leaf in written.leaves]
-    need = 0
-    if torch.is_grad_enabled():
-        need = sum(1 << i for i, t in enumerate(tensors) if t.requires_grad)
-    rows = relation.num_edges if reduce is None else relation.num_dst
-    call = _Call(relation, program, written, (rows, *expr.shape), expr.dtype, need)
-    call.compares = reduce in ("max_shared", "min_shared")
-    call.half = any(leaf.side == "u" and t.dtype == torch.bfloat16 for leaf, t in zip(written.leaves, tensors))
-    call.half_grad = call.half and reduce == "sum"
-    call.again = [recomputed.values_of(t) for t in tensors]
+    call = _Call(relation, expr, reduce, written, tensors)
     refuse_transforms()
     # peers wait for this worker's part of backward also where none of its tensors needs a gradient
-    anchor = torch.empty(0, requires_grad=torch.is_grad_enabled() and program.collective)
+    anchor = torch.empty(0, requires_grad=torch.is_grad_enabled() and call.program.collective)
     call.name = calling_layer("the values of an edge tensor" if reduce is None else f"a message with {reduce}")
     out: Tensor = _Run.apply(anchor, call, *tensors)
-    return out if call.agreed or not program.collective else out.detach()
+    return out if call.agreed or not call.program.collective else out.detach()
 
 
 def _built_in(relation: Relation, expr: Expr, reduce: Optional[str]) -> Optional[Tensor]:
@@ -134,32 +125,31 @@ def _checked(relation: Relation, leaf: Expr) -> Tensor:
 
 
 class _Call:
-    """One evaluation: what forward and backward share."""
+    """One evaluation: what forward and backward share.
+
+    :ivar compares: whether backward compares messages with the result
+    :ivar half: whether a tensor of source nodes is bfloat16
+    :ivar half_grad: whether edges read the gradient of the result in bfloat16, as they do rows
+    :ivar again: what gives each operand in backward where it is not saved
+    """
 
     agreed = 0
-    compares = False
-    """Whether backward compares messages with the result."""
-    half = False
-    """Whether a tensor of source nodes is bfloat16."""
-    half_grad = False
-    """Whether edges read the gradient of the result in bfloat16, as they do rows."""
     name = "an edge expression"
     operation: Optional[schedule.Operation] = None
-    again: Sequence[Optional[recomputed.Values]] = ()
-    """What gives each operand in backward where it is not saved."""
 
     def __init__(
-        self,
-        relation: Relation,
-        program: Compiled,
-        written: Written,
-        shape: Tuple[int, ...],
-        dtype: torch.dtype,
-        need: int,
+        self, relation: Relation, expr: Expr, reduce: Optional[str], written: Written, tensors: Sequence[Tensor]
     ) -> None:
-        self.relation, self.program, self.seeds, self.need = relation, program, written.seeds, need
-        self.stored = written.stored
-        self.shape, self.dtype = shape, dtype
+        self.relation, self.program = relation, compiled(written.text)
+        self.seeds, self.stored = written.seeds, written.stored
+        self.shape = (relation.num_edges if reduce is None else relation.num_dst, *expr.shape)
+        self.dtype = expr.dtype
+        grad = torch.is_grad_enabled()
+        self.need = sum(1 << i for i, t in enumerate(tensors) if grad and t.requires_grad)
+        self.compares = reduce in ("max_shared", "min_shared")
+        self.half = any(leaf.side == "u" and t.dtype == torch.bfloat16 for leaf, t in zip(written.leaves, tensors))
+        self.half_grad = self.half and reduce == "sum"
+        self.again = [recomputed.values_of(t) for t in tensors]
 
     def make(self) -> abi.ProgramCall:
         keys = _edge_keys(self.relation) if self.seeds else None
