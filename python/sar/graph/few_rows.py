@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, List, Sequence
 
 import torch
 from torch import Tensor
@@ -20,9 +20,7 @@ class FewRows(TorchFunctionMode):
     here alone.
     """
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func not in _RESHAPES or kwargs or args[0].shape[:1] not in ((0,), (1,)):
             return func(*args, **(kwargs or {}))
         x, rest = args[0], list(args[1:])

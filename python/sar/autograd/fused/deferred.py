@@ -19,7 +19,7 @@ goes directly to batch norm's node.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional, Protocol, Tuple
+from typing import Any, Callable, List, Optional, Protocol, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -79,9 +79,7 @@ class DeferredTensor(Tensor):
 
     @classmethod
     @uncompiled
-    def __torch_function__(
-        cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
-    ) -> Any:
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func in (Tensor.backward, torch.autograd.backward) and kwargs.get("inputs") is None:
             # what is recomputed on the way defers again, so function overrides stay on
@@ -110,9 +108,7 @@ class DeferredTensor(Tensor):
         return result
 
     @classmethod
-    def __torch_dispatch__(  # type: ignore[override]
-        cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
-    ) -> Any:
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any, kwargs: Any = None) -> Any:  # type: ignore[override]
         # code that does not ask __torch_function__ arrives here, below autograd
         return func(*(_values(a) for a in args), **{k: _values(v) for k, v in (kwargs or {}).items()})
 

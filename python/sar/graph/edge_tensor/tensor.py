@@ -221,9 +221,7 @@ class EdgeTensor(BaseEdgeTensor):
 
     @classmethod
     @uncompiled
-    def __torch_function__(
-        cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
-    ) -> Any:
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func in METADATA or func in OF_HOOKS or (func is Tensor.view_as and args[0] is args[1]):
             return _told(func, args, kwargs)
@@ -238,9 +236,7 @@ class EdgeTensor(BaseEdgeTensor):
         return made
 
     @classmethod
-    def __torch_dispatch__(  # type: ignore[override]
-        cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
-    ) -> Any:
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any, kwargs: Any = None) -> Any:  # type: ignore[override]
         # code that does not ask __torch_function__ arrives here: it gets the values
         if func is torch.ops.aten.view.default and list(args[1]) == list(args[0].shape):
             return args[0]._same()
