@@ -19,7 +19,7 @@ goes directly to batch norm's node.
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Optional, Protocol, Tuple
+from typing import Any, Callable, List, Optional, Protocol, Tuple, Type
 
 import torch
 import torch.nn.functional as F
@@ -48,16 +48,17 @@ class DeferredTensor(Tensor):
 
     :param source: without history; must not be changed in place before it is read. Layers that save it in place of the
         rows (:mod:`sar.autograd.fused.recompute`) refer to it weakly: batch norm's node saves this very object
+    :param state: the class that holds the values. None: :class:`State`
     """
 
     _state: State
 
     @staticmethod
-    def __new__(cls, source: Tensor, rule: Rule) -> DeferredTensor:
+    def __new__(cls, source: Tensor, rule: Rule, state: Optional[Type[State]] = None) -> DeferredTensor:
         self: DeferredTensor = Tensor._make_wrapper_subclass(
             cls, source.shape, dtype=source.dtype, device=source.device
         )
-        self._state = State(source, rule)
+        self._state = (state or State)(source, rule)
         return self
 
     @property
