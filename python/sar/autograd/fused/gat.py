@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import enum
 import functools
-from typing import Any, Iterator, Optional, Tuple
+from typing import Any, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -32,12 +32,9 @@ from . import costs, gat_columns, low_memory
 from .deferred import computed
 from .eligibility import fits_alone, gat_unfit, note_choice
 from .recompute import Held, Saved, rows_of, save
-from .row_blocks import products, sums
+from .row_blocks import products, slices, sums
 
 __all__ = ["Rounding", "attend", "convolve", "finish"]
-
-_BLOCK_BYTES = 1 << 20
-"""Of rows that are multiplied at a time."""
 
 
 class Rounding(enum.Enum):
@@ -183,7 +180,7 @@ class _Scores(torch.autograd.Function):
         if folded:
             el, er = (s.contiguous().unsqueeze(-1) for s in folded[0].view(len(x), 2, attn.shape[1]).unbind(1))
         else:
-            el, er = (torch.cat([(ft[at] * v).sum(-1, keepdim=True) for at in _blocks(ft)]) for v in attn)
+            el, er = (torch.cat([(ft[at] * v).sum(-1, keepdim=True) for at in slices(ft)]) for v in attn)
         wanted = {ft: for_x or for_w, el: for_x or for_w or for_l, er: for_x or for_w or for_r}
         ctx.mark_non_differentiable(*(t for t, wants in wanted.items() if not wants))
         rows_saved, ctx.held = saved
@@ -238,7 +235,7 @@ def _back_as_pyg(
     ctx.read = None
     for_x, for_w, for_l, for_r, *_ = ctx.needs_input_grad
     if grad_ft is not None:  # nobody else has it
-        for at in _blocks(grad_ft):
+        for at in slices(grad_ft):
             for grad, vectors in ((grad_er, attn[1]), (grad_el, attn[0])):  # autograd begins with the last steps
                 if grad is not None:
                     grad_ft[at] += grad[at] * vectors
@@ -261,10 +258,4 @@ def _of_vectors(grad: Tensor, ft: Tensor, out: Optional[Tensor] = None) -> Tenso
     if grad.dtype == ft.dtype:
         return torch.mul(grad, ft, out=out).sum(0, keepdim=True)
     # wider than the rows: some rows at a time
-    return torch.stack([(grad[at] * ft[at]).sum(0, keepdim=True) for at in _blocks(ft)]).sum(0)
-
-
-def _blocks(rows: Tensor) -> Iterator[slice]:
-    count = max(1, _BLOCK_BYTES // max(1, rows[:1].numel() * rows.element_size()))
-    for begin in range(0, max(1, len(rows)), count):
-        yield slice(begin, begin + count)
+    return torch.stack([(grad[at] * ft[at]).sum(0, keepdim=True) for at in slices(ft)]).sum(0)

@@ -23,6 +23,7 @@ from sar.autograd.compile import uncompiled
 from sar.distributed.agreement import agree
 
 from .deferred import DeferredTensor, State
+from .row_blocks import slices
 
 Step = Callable[[Tensor], Tensor]
 """Rows to rows of the same shape and dtype, each row by itself."""
@@ -144,10 +145,9 @@ class _Chain(NamedTuple):
     def apply(self, source: Tensor) -> Tensor:
         with torch._C.DisableTorchFunction():  # what runs here is not deferred again
             out = torch.empty_like(source)
-            size = max(1, BLOCK_BYTES // max(1, source[:1].numel() * source.element_size()))
-            for begin in range(0, len(source), size):
-                rows = source[begin : begin + size]
+            for at in slices(source, BLOCK_BYTES):
+                rows = source[at]
                 for step in self.steps:
                     rows = step(rows)
-                out[begin : begin + size] = rows
+                out[at] = rows
             return out
