@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, List, Sequence
 
 import torch
@@ -51,9 +52,5 @@ def _copied(func: Any, x: Tensor, rest: List[Any]) -> bool:
 
 
 def _resolved(features: Sequence[int], shape: Sequence[int]) -> List[int]:
-    count = known = 1
-    for size in features:
-        count *= size
-    for size in shape[1:]:
-        known *= 1 if size == -1 else size
+    count, known = prod(features), prod(size for size in shape[1:] if size != -1)
     return [count // known if size == -1 else size for size in shape] if known else list(shape)

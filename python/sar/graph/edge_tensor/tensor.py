@@ -190,6 +190,7 @@ class EdgeTensor(BaseEdgeTensor):
         return self
 
     def _keep_what_was_read(self) -> None:
+        """Before its values change in place: what was made of them, and is not computed yet, is made of a copy."""
         if self._computation.op == "load" and self._computation.side == "e":
             self._computation.copy_tensor()
 
@@ -207,6 +208,7 @@ class EdgeTensor(BaseEdgeTensor):
                 self._watch()
 
     def _rewritten(self, value: Tensor) -> Tensor:
+        """A tensor of other values, with the gradients of this one."""
         with torch.enable_grad():
             if self._edges is None:
                 return rewritten(self.materialize(), values(value))
