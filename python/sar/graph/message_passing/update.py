@@ -160,12 +160,13 @@ def passed(
     """
     sent, received = builtin.message(message_func), builtin.reducer(reduce_func)
     if received is None or sent is None:
-        from .functions import reduced_by_function, reduced_messages
+        from .functions import recorded, reduced_by_function
 
         if received is None:
             results = reduced_by_function(space, message_func, sent, reduce_func)
         else:
-            results = {received.out_field: reduced_messages(space, message_func, received)}
+            field = received.msg_field
+            results = {received.out_field: recorded(space, message_func, field).results(received.op)[field]}
     else:
         builtin.check_pair(sent, received)
         results = {received.out_field: _reduced(space, sent, received.op)}
