@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import functools
 from collections import UserDict
-from typing import Any, Callable, Dict, Iterator, MutableMapping, Tuple, Union
+from contextlib import contextmanager
+from typing import Any, Callable, Dict, Iterable, Iterator, List, MutableMapping, Tuple, Union
 
 from torch import Tensor
 
@@ -156,6 +157,17 @@ class TypedView(MutableMapping[str, Dict[Any, Tensor]]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+@contextmanager
+def kept_columns(frames: Iterable[Union[NodeFrame, EdgeFrame]]) -> Iterator[None]:
+    """Columns set inside are gone afterwards, and those replaced or removed are back."""
+    saved: List[Tuple[Any, Any]] = [(frame, frame.snapshot()) for frame in frames]
+    try:
+        yield
+    finally:
+        for frame, columns in saved:
+            frame.restore(columns)
 
 
 def is_lazy(value: object) -> bool:

@@ -8,9 +8,8 @@ reversed graph therefore materializes one row per edge, in forward and backward.
 from __future__ import annotations
 
 import functools
-from contextlib import contextmanager
 from math import prod
-from typing import Any, Dict, Iterator, List, MutableMapping, Optional, Tuple
+from typing import Any, ContextManager, Dict, List, MutableMapping, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -24,7 +23,7 @@ from sar.data.partition_book import CanonicalEtype
 from .columns import pick_degrees
 from .degrees import for_caller
 from .edge_tensor.tensor import EdgeTensor
-from .frames import EdgeFrame, NodeFrame
+from .frames import EdgeFrame, NodeFrame, kept_columns
 from .layer_support import GraphIndex
 from .message_passing import builtin
 from .message_passing.edge_space import LABELS, EdgeSpace
@@ -132,15 +131,9 @@ class ReversedGraph(Refused):
 
     clone = local_var
 
-    @contextmanager
-    def local_scope(self) -> Iterator[None]:
+    def local_scope(self) -> ContextManager[None]:
         """Columns set inside are gone afterwards."""
-        nodes, edges = self._frame.snapshot(), self._edges.snapshot()
-        try:
-            yield
-        finally:
-            self._frame.restore(nodes)
-            self._edges.restore(edges)
+        return kept_columns([self._frame, self._edges])
 
     @uncompiled
     def update_all(self, message_func: Any, reduce_func: Any, apply_node_func: Any = None) -> None:
