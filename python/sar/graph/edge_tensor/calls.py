@@ -202,7 +202,7 @@ _forms: OrderedDict[Any, Any] = OrderedDict()
 FORMS = 4096
 
 
-def without_data(x: Any, device: str = "meta") -> Tensor:
+def without_data(x: Any, device: str) -> Tensor:
     """A tensor like another one, or like rows of an expression, that has no data."""
     if isinstance(x, Expr):
         shape, needs = (ROWS, *x.shape), needs_grad(x)

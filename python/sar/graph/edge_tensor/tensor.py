@@ -362,9 +362,7 @@ def _not_in_place(func: Any, args: Any, kwargs: Any) -> Tuple[Any, Any, bool]:
     return args, {**kwargs, "inplace": False}, bool(kwargs.get("inplace"))
 
 
-def _with_values(
-    func: Any, args: Any, kwargs: Any, given: List[EdgeTensor], in_place: bool = False, writes: bool = False
-) -> Any:
+def _with_values(func: Any, args: Any, kwargs: Any, given: List[EdgeTensor], in_place: bool, writes: bool) -> Any:
     """Calls a function with the values of this worker's edges.
 
     :param in_place: it changes its first argument, which is of edges
