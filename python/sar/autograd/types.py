@@ -9,8 +9,6 @@ from torch import Tensor
 
 from .double_backward import refuse_transforms
 
-Shape = Tuple[int, ...]
-
 
 class Relation(Protocol):
     """What an aggregation needs to know of a relation."""
