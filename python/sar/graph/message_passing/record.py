@@ -8,6 +8,7 @@ worker whose function has returned serves the others until all have returned.
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
@@ -51,7 +52,6 @@ class Recording:
     def __init__(self, space: EdgeSpace, chosen: Optional[Tensor] = None) -> None:
         self.space, self.relation, self.chosen = space, space.relation, chosen
         self.num_edges = self.relation.num_edges if chosen is None else len(chosen)
-        self._both: Optional[Tuple[Tensor, Tensor]] = None
         self._columns: Dict[Slot, Tensor] = {}
         self._slots: Dict[Tuple[str, int], Slot] = {}
         self._fetched: Dict[str, Tensor] = {}
@@ -100,18 +100,17 @@ class Recording:
             column = self._fetched[name]
         if side == "e":
             return column if self.chosen is None else column.index_select(0, self.chosen)
-        return column.index_select(0, self._ends()[side == "v"])
+        return column.index_select(0, self._ends[side == "v"])
 
+    @functools.cached_property
     def _ends(self) -> Tuple[Tensor, Tensor]:
         """Columns of sources and rows of destinations."""
-        if self._both is None:
-            columns, rows = edge_ends(self.relation)
-            self._both = (columns, rows) if self.chosen is None else (columns[self.chosen], rows[self.chosen])
-        return self._both
+        columns, rows = edge_ends(self.relation)
+        return (columns, rows) if self.chosen is None else (columns[self.chosen], rows[self.chosen])
 
     def _peers(self) -> Tensor:
         """The worker that owns the source of each edge."""
-        return self.relation.columns_owner().index_select(0, self._ends()[0])
+        return self.relation.columns_owner().index_select(0, self._ends[0])
 
     # ---- values ------------------------------------------------------------
 
