@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .aggregate import aggregate
 from .dtypes import FLOATS, joint, refusal
-from .types import Relation
+from .types import Relation, check_count
 
 
 def copy_u(relation: Relation, reduce: str, u: Tensor, name: str = "u") -> Tensor:
@@ -81,10 +81,7 @@ def check(tensor: Tensor, rows: int, what: str, name: str) -> None:
         raise TypeError(f"{name} is on {tensor.device}: aggregation runs on CPU tensors for now; use {name}.cpu()")
     if tensor.dtype not in FLOATS:
         raise TypeError(refusal(name, tensor.dtype))
-    if tensor.dim() == 0 or tensor.shape[0] != rows:
-        raise ValueError(
-            f"{name} has shape {tuple(tensor.shape)}, but this worker has {rows} {what}: expected ({rows}, ...)"
-        )
+    check_count(tensor, rows, what, name)
 
 
 def _padded(tensor: Tensor, dims: int) -> Tuple[int, ...]:

@@ -20,7 +20,7 @@ from sar._engine import schedule, session as _session, storage, streams
 from sar.distributed.failure import tell_peers
 
 from .dtypes import FLOATS, refusal
-from .types import Relation
+from .types import Relation, check_count
 
 __all__ = ["Block", "stream"]
 
@@ -88,7 +88,9 @@ def stream(
     session = _session.current()
     if max_edges < 1:
         raise ValueError(f"max_edges is {max_edges}: blocks need room for at least one edge")
-    own = [_field(t, i, relation.num_src) for i, t in enumerate(fields)]
+    for i, field in enumerate(fields):
+        check_count(field, relation.num_src, "source nodes", f"fields[{i}]")
+    own = [t.detach().contiguous() for t in fields]
     wanted = list(grads) if grads is not None else [None] * len(own)
     travels = [g is not None for g in wanted] if return_grads is None else [bool(h) for h in return_grads]
     if len(wanted) != len(own) or len(travels) != len(own):
@@ -140,15 +142,6 @@ def stream(
         raise caught[0]
     finally:
         caught.clear()  # the exception refers to this frame
-
-
-def _field(tensor: Tensor, number: int, rows: int) -> Tensor:
-    if tensor.dim() == 0 or tensor.shape[0] != rows:
-        raise ValueError(
-            f"fields[{number}] has shape {tuple(tensor.shape)}, but this worker has {rows} source nodes: "
-            f"expected ({rows}, ...)"
-        )
-    return tensor.detach().contiguous()
 
 
 def _check_grad(number: int, field: Tensor, grad: Optional[Tensor], goes: bool) -> None:

@@ -55,6 +55,14 @@ def check_version(tensor: Tensor, then: Optional[int]) -> None:
         )
 
 
+def check_count(tensor: Tensor, rows: int, what: str, name: str) -> None:
+    """:raises ValueError: a tensor has another number of rows than there are nodes or edges"""
+    if tensor.dim() == 0 or tensor.shape[0] != rows:
+        raise ValueError(
+            f"{name} has shape {tuple(tensor.shape)}, but this worker has {rows} {what}: expected ({rows}, ...)"
+        )
+
+
 class Expr:
     """A value for every edge. Immutable; made by the functions of this module.
 

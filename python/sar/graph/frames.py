@@ -19,6 +19,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, MutableMapping
 from torch import Tensor
 
 from sar.autograd.message import check_dense
+from sar.autograd.types import check_count
 
 Columns = Dict[str, Tensor]
 
@@ -178,10 +179,7 @@ def is_lazy(value: object) -> bool:
 def check_rows(name: str, value: object, rows: int, what: str) -> None:
     if not isinstance(value, Tensor):
         raise TypeError(f"{name} must be a torch tensor, not {type(value).__name__}")
-    if value.dim() == 0 or value.shape[0] != rows:
-        raise ValueError(
-            f"{name} has shape {tuple(value.shape)}, but this worker has {rows} {what}: expected ({rows}, ...)"
-        )
+    check_count(value, rows, what, name)
     check_dense(value, name)
     if value.device.type != "cpu":
         raise TypeError(f"{name} is on {value.device}: graphs work on CPU tensors for now; use .cpu()")
