@@ -7,22 +7,19 @@ from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Tupl
 import torch
 from torch import Tensor
 
+from sar.distributed.agreement import equal_on_all
+
 from .double_backward import refuse_transforms
 
 
 class Relation(Protocol):
     """What an aggregation needs to know of a relation."""
 
-    @property
-    def handle(self) -> int: ...
-    @property
-    def index(self) -> int: ...
-    @property
-    def num_src(self) -> int: ...
-    @property
-    def num_dst(self) -> int: ...
-    @property
-    def num_edges(self) -> int: ...
+    handle: int
+    index: int
+    num_src: int
+    num_dst: int
+    num_edges: int
 
 
 class Agreed:
@@ -39,6 +36,11 @@ def anchor() -> Tensor:
     """
     refuse_transforms()
     return torch.empty(0, requires_grad=torch.is_grad_enabled())
+
+
+def anywhere(*flags: Any) -> List[bool]:
+    """Which of some conditions hold on any worker. Collective."""
+    return [bool(n) for n in equal_on_all([], [int(flag) for flag in flags])[1]]
 
 
 def version(tensor: Tensor) -> Optional[int]:

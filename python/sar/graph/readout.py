@@ -13,7 +13,7 @@ from torch import Tensor
 
 from sar._engine import abi, schedule, session as _session
 from sar.autograd.double_backward import differentiable_once
-from sar.autograd.types import anchor
+from sar.autograd.types import anchor, anywhere
 
 from .counts import Counts
 
@@ -75,9 +75,7 @@ def rows_of_all(value: Tensor) -> Tensor:
 
 
 def _shared(function: Any, value: Tensor) -> Tensor:
-    wanted = torch.tensor([float(value.requires_grad and torch.is_grad_enabled())])
-    _session.all_reduce(wanted, "max", abi.TRAIN)
-    needed = bool(wanted)
+    (needed,) = anywhere(value.requires_grad and torch.is_grad_enabled())
     out: Tensor = function.apply(anchor(), value)
     return out if needed else out.detach()
 

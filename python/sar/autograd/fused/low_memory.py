@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from sar.autograd.compile import uncompiled
-from sar.distributed.agreement import agree
+from sar.autograd.types import anywhere
 
 from .deferred import DeferredTensor, State
 from .row_blocks import slices
@@ -52,8 +52,7 @@ def active() -> bool:
 @uncompiled
 def all_fit(fits: bool) -> bool:
     """Whether a layer fits on every worker. Collective."""
-    _, (unfit,) = agree(0, [int(not fits)])
-    return not unfit
+    return anywhere(not fits) == [False]
 
 
 def columns(in_features: int, out_features: int) -> int:

@@ -13,8 +13,9 @@ from typing import Any, Callable, Dict, Optional, Tuple
 import torch
 from torch import Tensor
 
-from sar._engine import abi, session as _session
+from sar._engine import session as _session
 from sar.autograd.dtypes import FLOATS
+from sar.autograd.types import anywhere
 from sar.graph.edge_tensor.tensor import values
 from sar.graph.edge_tensor.written_softmax import may_be_softmax, remember
 from sar.graph.refused import refusal
@@ -60,7 +61,8 @@ def _put(
         raise RuntimeError(f"{name}: {input.dtype} and {src.dtype} were given, and have to be the same")
     total = reduced(edges, side, src, dim, op[1:] if extremum else "sum")
     if op == "sum" and include_self:
-        zeros = _in_place(func) and alpha == 1 and may_be_softmax("sum", src) and _zeros(input)
+        zeros = _in_place(func) and alpha == 1 and may_be_softmax("sum", src)
+        zeros = zeros and anywhere(input.detach().count_nonzero()) == [False]
         made = input.add_(total, alpha=alpha) if _in_place(func) else input.add(total, alpha=alpha)
         return remember(made, "sum", src) if zeros and side == "v" and dim == 0 else made
     count = edges.relation.degrees(out=side == "u").view(-1, *(1,) * (input.dim() - dim - 1))
@@ -70,13 +72,6 @@ def _put(
         made = torch.where(count > 0, total / count.clamp(min=1) if op == "mean" else total, input)
     made = input.copy_(made) if _in_place(func) else made
     return remember(made, "max", src) if op == "amax" and extremum and side == "v" and dim == 0 else made
-
-
-def _zeros(input: Tensor) -> bool:
-    """Whether all numbers of all workers are 0. Collective."""
-    other = torch.tensor([float(input.detach().count_nonzero() > 0)])
-    _session.all_reduce(other, "max", abi.TRAIN)
-    return not bool(other)
 
 
 def _in_place(func: Any) -> bool:
