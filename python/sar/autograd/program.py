@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+from math import prod
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, cast
 
 import torch
@@ -13,6 +14,7 @@ from sar._engine import programs as abi, schedule, session as _session, storage
 from sar._engine.programs import Compiled
 
 from . import message, recomputed
+from .aggregate import aggregate
 from .double_backward import calling_layer, differentiable_once, refuse_transforms
 from .types import Expr, Relation, ordered
 
@@ -49,16 +51,18 @@ def run(relation: Relation, expr: Expr, reduce: Optional[str]) -> Tensor:
 
 def _built_in(relation: Relation, expr: Expr, reduce: Optional[str]) -> Optional[Tensor]:
     """Sums and means of ``u`` and ``u * e``, which have kernels of their own."""
-    if reduce not in ("sum", "mean"):
+    if reduce not in ("sum", "mean") or expr.op not in ("load", "mul"):
         return None
-    if expr.op == "load" and expr.side == "u" and expr.tensor is not None:
-        return message.copy_u(relation, reduce, expr.tensor)
-    if expr.op == "mul":
-        sides = {a.side: a.tensor for a in expr.args}
-        u, e = sides.get("u"), sides.get("e")
-        if u is not None and e is not None and len(u.shape[1:]) >= len(e.shape[1:]) and u.shape[1:] == expr.shape:
-            return message.u_mul_e(relation, reduce, u, e)
-    return None
+    leaves = {x.side: x for x in (expr.args if expr.op == "mul" else [expr])}
+    if set(leaves) != ({"u", "e"} if expr.op == "mul" else {"u"}) or leaves["u"].shape != expr.shape:
+        return None
+    u, e = _checked(relation, leaves["u"]), None
+    if "e" in leaves:
+        heads, weights = message.per_head(_checked(relation, leaves["e"]), expr.shape)
+        e = weights.reshape(relation.num_edges, heads)
+    kind = "copy_u" if e is None else "u_mul_e"
+    out = aggregate(relation, kind, reduce, u.reshape(relation.num_src, prod(expr.shape)), e)
+    return out.view(relation.num_dst, *expr.shape)
 
 
 def write(expr: Expr, reduce: Optional[str]) -> Written:

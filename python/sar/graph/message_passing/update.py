@@ -169,7 +169,7 @@ def passed(
             results = {received.out_field: recorded(space, message_func, field).results(received.op)[field]}
     else:
         builtin.check_pair(sent, received)
-        results = {received.out_field: _reduced(space, sent, received.op)}
+        results = {received.out_field: expression.evaluate(space.relation, _written(space, sent), received.op)}
     if raw and received is not None and received.op in ("max", "min"):
         degrees = space.relation.degrees(out=False)
         results = {k: without_messages(out, degrees, received.op == "max") for k, out in results.items()}
@@ -193,19 +193,6 @@ def edge_function(
 # ---- built-in functions ----------------------------------------------------
 
 
-def _reduced(space: EdgeSpace, sent: builtin.Message, reduce: str) -> Tensor:
-    """A built-in message with a built-in reducer."""
-    if reduce in ("sum", "mean") and sent.name in ("copy_u", "u_mul_e", "e_mul_u"):
-        terms = sorted(sent.terms, key=lambda term: term.side == "e")
-        values = [space.columns(term.side)[term.field] for term in terms]
-        names = [space.label(term.side, term.field) for term in terms]
-        if len(terms) == 1:
-            return messages.copy_u(space.relation, reduce, values[0], names[0])
-        if not is_lazy(values[1]):
-            return messages.u_mul_e(space.relation, reduce, values[0], values[1], names[0], names[1])
-    return expression.evaluate(space.relation, _written(space, sent), reduce)
-
-
 def edge_values(space: EdgeSpace, sent: builtin.Message) -> Tensor:
     """A built-in message as a column of edges, not computed."""
     if sent.name == "copy_e":
@@ -226,8 +213,13 @@ def _written(space: EdgeSpace, sent: builtin.Message) -> Expr:
     try:
         return expression.binary(sent.op, *loaded)
     except (TypeError, ValueError) as error:
-        both = " and ".join(space.label(term.side, term.field) for term in sent.terms)
-        raise type(error)(f"{both}: {error}") from None
+        shapes = [(space.count(term.side)[0], *x.shape) for term, x in zip(sent.terms, loaded)]
+        kinds = shapes if isinstance(error, ValueError) else [x.dtype for x in loaded]
+        both = " and ".join(f"{space.label(*term)} is {kind}" for term, kind in zip(sent.terms, kinds))
+        short, long = sorted(shapes, key=len)
+        per_head = isinstance(error, ValueError) and short[1:] == long[1:-1]
+        hint = f"; for one weight per head give it as {(*short, 1)}" if per_head else ""
+        raise type(error)(f"{both}: {error}{hint}") from None
 
 
 def _operand(space: EdgeSpace, term: builtin.Term) -> Expr:
