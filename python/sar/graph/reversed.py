@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from math import prod
-from typing import Any, ContextManager, Dict, List, MutableMapping, Optional, Tuple
+from typing import Any, ContextManager, List, MutableMapping, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -27,7 +27,7 @@ from .frames import EdgeFrame, NodeFrame, kept_columns
 from .layer_support import GraphIndex
 from .message_passing import builtin
 from .message_passing.edge_space import LABELS, EdgeSpace
-from .message_passing.update import chosen_edges, edge_function, edge_values, merged_edges
+from .message_passing.update import edge_function, edge_values, set_edges
 from .refused import IsBlock, Refused, refusal, refuse_libraries, refuse_smallest
 from .relation import Relation
 from .state import GraphState
@@ -187,13 +187,8 @@ class ReversedGraph(Refused):
         :param edges: positions of the edges to compute, or a mask, as a graph manager takes them
         :raises KeyError, TypeError, ValueError: as :meth:`update_all`
         """
-        space, chosen = self._space, chosen_edges(edges, self._relation.num_edges)
         sent = builtin.message(func)
-        if sent is not None:
-            results: Dict[str, Tensor] = {sent.out_field: edge_values(space, _reversed_message(sent))}
-        else:
-            results = edge_function(space, _reversed_function(func), chosen)
-        self._edges.update(merged_edges(space, results, chosen, picked=sent is None))
+        set_edges(self._space, sent and _reversed_message(sent), _reversed_function(func), edges)
 
     def _factors(self, sent: builtin.Message) -> Tuple[Optional[Tensor], Optional[Tensor]]:
         """A message as a product of one value for each edge and one for each of its (reversed) sources."""

@@ -127,11 +127,7 @@ class MessagePassing(GraphQueries):
             for relation in self._relations:
                 self.apply_edges(func, etype=relation.canonical)
             return
-        space = self._space(etype)
-        chosen = chosen_edges(edges, space.relation.num_edges)
-        sent = builtin.message(func)
-        results = {sent.out_field: edge_values(space, sent)} if sent else edge_function(space, func, chosen)
-        space.edge.update(merged_edges(space, results, chosen, picked=sent is None))
+        set_edges(self._space(etype), builtin.message(func), func, edges)
 
     @uncompiled
     def apply_nodes(self, func: NodeFunction, v: str = ALL, ntype: Optional[str] = None) -> None:
@@ -265,17 +261,18 @@ def chosen_edges(edges: Any, num_edges: int) -> Optional[Tensor]:
     return given
 
 
-def merged_edges(
-    space: EdgeSpace, results: Dict[str, Tensor], chosen: Optional[Tensor], picked: bool
-) -> Dict[str, Tensor]:
-    """Columns of edges with some rows replaced; 0 in the others where the column is new.
+def set_edges(space: EdgeSpace, sent: Optional[builtin.Message], function: Any, edges: Edges) -> None:
+    """Sets columns of edges to what a message gives, or some rows: others stay, or are 0 in a new column. Collective.
 
-    :param picked: whether results have rows of the chosen edges alone
+    :param sent: the message, if it is built in
+    :param function: the message, if it is in Python
     """
-    if chosen is None:
-        return results
-    picks = {name: value if picked else value.index_select(0, chosen) for name, value in results.items()}
-    return {name: with_rows(space, "e", name, value, chosen) for name, value in picks.items()}
+    chosen = chosen_edges(edges, space.relation.num_edges)
+    results = {sent.out_field: edge_values(space, sent)} if sent else edge_function(space, function, chosen)
+    if chosen is not None:
+        picked = {name: value.index_select(0, chosen) if sent else value for name, value in results.items()}
+        results = {name: with_rows(space, "e", name, value, chosen) for name, value in picked.items()}
+    space.edge.update(results)
 
 
 def with_rows(space: EdgeSpace, side: str, name: str, value: Tensor, chosen: Tensor) -> Tensor:
