@@ -31,15 +31,9 @@ def check(tensor: Tensor, rows: int, what: str, name: str) -> None:
     check_count(tensor, rows, what, name)
 
 
-def _padded(tensor: Tensor, dims: int) -> Tuple[int, ...]:
-    """The feature dimensions, with ones in front until there are as many as ``dims``."""
-    shape = tuple(tensor.shape[1:])
-    return (1,) * (dims - len(shape)) + shape
-
-
 def per_head(e: Tensor, shape: Tuple[int, ...]) -> Tuple[int, Tensor]:
     """Weights as the engine takes them: ``heads`` numbers per edge, each for a run of equally many columns."""
-    own = _padded(e, len(shape))
+    own = (1,) * (len(shape) - e.dim() + 1) + tuple(e.shape[1:])
     cut = len(own)
     while cut > 0 and own[cut - 1] == 1:
         cut -= 1

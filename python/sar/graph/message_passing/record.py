@@ -265,7 +265,7 @@ def record(
     tensors: Dict[str, Tensor] = {}
     error: Optional[Exception] = None
     try:
-        tensors = {k: _settled(t) for k, t in function(recording.batch()).items()}
+        tensors = function(recording.batch())
         if wanted is not None:
             tensors = {wanted: _picked(tensors, wanted, name)}
         outputs = {k: Output(tuple(t.shape[1:]), t.dtype, t.requires_grad) for k, t in tensors.items()}
@@ -291,12 +291,6 @@ def record(
 
 _LONGEST = 4000
 """Characters of an error that other workers are told."""
-
-
-def _settled(tensor: Tensor) -> Tensor:
-    """A result as an edge tensor or a plain one."""
-    settled: Tensor = tensor if isinstance(tensor, EdgeTensor) else values(tensor)
-    return settled
 
 
 def _picked(tensors: Dict[str, Tensor], wanted: str, name: str) -> Tensor:
