@@ -7,7 +7,6 @@ reversed graph therefore materializes one row per edge, in forward and backward.
 
 from __future__ import annotations
 
-import functools
 from math import prod
 from typing import Any, ContextManager, List, MutableMapping, Optional, Tuple
 
@@ -32,6 +31,7 @@ from .refused import IsBlock, Refused, refusal, refuse_libraries, refuse_smalles
 from .relation import Relation
 from .state import GraphState
 from .types import ALL
+from .udf.batches import EdgeBatch
 
 __all__ = ["ReversedGraph"]
 
@@ -224,15 +224,13 @@ def _reversed_message(sent: builtin.Message) -> builtin.Message:
 
 
 def _reversed_function(function: Any) -> Any:
-    """A Python function of edges, called with the ends exchanged; its parameters are found as before."""
-    made: Any = functools.partial(_with_ends_exchanged, function)
-    made.__qualname__ = builtin.called(function)
-    made.param_foo, made.__self__ = getattr(function, "param_foo", None), getattr(function, "__self__", None)
-    return made
+    """A Python function of edges, called with the ends exchanged."""
 
+    def turned(edges: EdgeBatch) -> Any:
+        return function(edges.turned())
 
-def _with_ends_exchanged(function: Any, edges: Any) -> Any:
-    return function(edges.turned())
+    turned.__qualname__ = builtin.called(function)
+    return turned
 
 
 def _flat(value: Optional[Tensor], shape: torch.Size) -> Optional[Tensor]:
