@@ -24,8 +24,8 @@ from sar.autograd import expression as ex, program, recomputed
 from sar.autograd.autocast import product_dtype
 from sar.autograd.compile import uncompiled
 from sar.autograd.double_backward import differentiable_once
-from sar.autograd.types import Relation
-from sar.distributed.agreement import agree, agreed_seed
+from sar.autograd.types import Relation, anywhere
+from sar.distributed.agreement import agreed_seed
 from sar.graph.manager import GraphShardManager
 
 from . import costs, gat_columns, low_memory
@@ -73,25 +73,23 @@ def convolve(
     if by_columns:
         tensors = feat, layer.fc.weight, *vectors, layer.bias
         mine = torch.is_grad_enabled() and any(isinstance(t, Tensor) and t.requires_grad for t in tensors)
-        _, (unfit, needed) = agree(0, [int(not fused), int(mine)])
-        fused, needs = not unfit, bool(needed)
+        unfit, needs = anywhere(not fused, mine)
+        fused = not unfit
     elif plain and low_memory.active():
         fused = low_memory.all_fit(fused)
     if not note_choice(layer, graph, fused):
         return None
     relation, x, weight, bias = graph._relation(None), layer.feat_drop(feat), layer.fc.weight, layer.bias
-    attention = gat_columns.Attention(relation, slope, dropout_p)
     if not by_columns and not (low_memory.active() and dropout_p == 0):
         out = attend(relation, x, weight, *vectors, slope, dropout_p)
         # a new tensor, since backward needs the sum, and scripts may change the result in place
         return finish(layer, out.clone() if bias is None else out + bias.view(out.shape[1:]), merge)
     _, heads, each = layer.attn_l.shape
-    if not by_columns:
-        attention = attention._replace(step=low_memory.columns(x.shape[1], len(weight)))
-        out = gat_columns.attend(attention, x, weight, *vectors, bias, False)
-        return finish(layer, out, merge)
-    attention = attention._replace(step=costs.columns(x.shape[1], heads, each, merge))
-    inside = gat_columns.elementwise(layer.activation)  # on this rank; messages do not depend on it
+    step = low_memory.columns(x.shape[1], len(weight))
+    if by_columns:
+        step = costs.columns(x.shape[1], heads, each, merge)
+    attention = gat_columns.Attention(relation, slope, dropout_p, step)
+    inside = by_columns and gat_columns.elementwise(layer.activation)  # on this rank; messages do not depend on it
     if inside:
         attention = attention._replace(activation=layer.activation, merge=merge)
     out = gat_columns.attend(attention, x, weight, *vectors, bias, needs)
