@@ -172,7 +172,6 @@ def refused(part: dict[str, Any]) -> list[str]:
         ([x], 5, [torch.ones(n, 4)]),
         ([x], 5, [torch.ones(3, n).t() if n > 1 else torch.ones(n, 4)]),
         ([whole], 5, [whole]),
-        ([x], 5, None, "column"),
     ]
     found = []
     for fields, *rest in calls:

@@ -18,11 +18,7 @@ __all__ = ["compiling", "uncompiled"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _never() -> bool:
-    return False
-
-
-compiling: Callable[[], bool] = getattr(torch.compiler, "is_compiling", _never)
+compiling: Callable[[], bool] = getattr(torch.compiler, "is_compiling", lambda: False)
 """Whether torch.compile traces the caller."""
 
 

@@ -33,14 +33,12 @@ def differentiable_once(name: Union[str, Callable[[Any], str]]) -> Callable[[Bac
     def decorate(backward: Backward) -> Backward:
         @functools.wraps(backward)
         def once(ctx: Any, *grads: Any) -> Any:
-            if not torch.is_grad_enabled():
-                with under(OFF):
-                    return backward(ctx, *grads)
+            recorded = torch.is_grad_enabled()
             with torch.no_grad(), under(OFF):
                 given = backward(ctx, *grads)
             found = given if isinstance(given, tuple) else (given,)
             places = [n for n, t in enumerate(found) if isinstance(t, Tensor) and t.is_floating_point()]
-            if not places:
+            if not recorded or not places:
                 return given
             # what the result depends on, so that a second pass towards any of it comes through here, and a tensor of
             # nobody's, so that a pass towards all leaves does

@@ -16,7 +16,7 @@ from sar._engine import schedule, session as _session, storage, streams
 
 from .double_backward import calling_layer, differentiable_once
 from .dtypes import FLOATS, refusal
-from .types import Agreed, Relation, anchor
+from .types import Agreed, Relation, anchor, check_count
 
 __all__ = ["fetch"]
 
@@ -42,11 +42,7 @@ def fetch(relation: Relation, columns: Tensor, x: Tensor) -> Tensor:
         raise TypeError(f"columns is {columns.dtype}: row numbers are int64; convert it with .long()")
     if columns.dim() != 1:
         raise ValueError(f"columns has shape {tuple(columns.shape)}: one dimension is needed")
-    if x.dim() == 0 or x.shape[0] != relation.num_src:
-        raise ValueError(
-            f"x has shape {tuple(x.shape)}, but this worker has {relation.num_src} source nodes: "
-            f"expected ({relation.num_src}, ...)"
-        )
+    check_count(x, relation.num_src, "source nodes", "x")
     need = GRAD_X if torch.is_grad_enabled() and x.requires_grad else 0
     if need and x.dtype not in FLOATS:
         raise TypeError(f"x requires a gradient, but {refusal('x', x.dtype)}")

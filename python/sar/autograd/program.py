@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+from math import prod
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, cast
 
 import torch
@@ -12,8 +14,9 @@ from sar._engine import programs as abi, schedule, session as _session, storage
 from sar._engine.programs import Compiled
 
 from . import message, recomputed
+from .aggregate import aggregate
 from .double_backward import calling_layer, differentiable_once, refuse_transforms
-from .types import Expr, Relation
+from .types import Expr, Relation, ordered
 
 ROWS = {"u": "source nodes", "v": "destination nodes", "e": "in-edges"}
 CLAMPS = ("clamp_min", "clamp_max", "clamp_min_open", "clamp_max_open")
@@ -29,10 +32,6 @@ class Written(NamedTuple):
     seeds: List[int]
 
 
-_programs: Dict[str, Compiled] = {}
-_MOST_PROGRAMS = 4096
-
-
 def run(relation: Relation, expr: Expr, reduce: Optional[str]) -> Tensor:
     """See :func:`sar.autograd.expression.evaluate`."""
     fast = _built_in(relation, expr, reduce)
@@ -40,37 +39,30 @@ def run(relation: Relation, expr: Expr, reduce: Optional[str]) -> Tensor:
         return fast
     _session.current().follow_config()
     written = write(expr, reduce)
-    program = compiled(written.text)
     tensors = [_checked(relation, leaf) for leaf in written.leaves]
-    need = 0
-    if torch.is_grad_enabled():
-        need = sum(1 << i for i, t in enumerate(tensors) if t.requires_grad)
-    rows = relation.num_edges if reduce is None else relation.num_dst
-    call = _Call(relation, program, written, (rows, *expr.shape), expr.dtype, need)
-    call.compares = reduce in ("max_shared", "min_shared")
-    call.half = any(leaf.side == "u" and t.dtype == torch.bfloat16 for leaf, t in zip(written.leaves, tensors))
-    call.half_grad = call.half and reduce == "sum"
-    call.again = [recomputed.values_of(t) for t in tensors]
+    call = _Call(relation, expr, reduce, written, tensors)
     refuse_transforms()
     # peers wait for this worker's part of backward also where none of its tensors needs a gradient
-    anchor = torch.empty(0, requires_grad=torch.is_grad_enabled() and program.collective)
+    anchor = torch.empty(0, requires_grad=torch.is_grad_enabled() and call.program.collective)
     call.name = calling_layer("the values of an edge tensor" if reduce is None else f"a message with {reduce}")
     out: Tensor = _Run.apply(anchor, call, *tensors)
-    return out if call.agreed or not program.collective else out.detach()
+    return out if call.agreed or not call.program.collective else out.detach()
 
 
 def _built_in(relation: Relation, expr: Expr, reduce: Optional[str]) -> Optional[Tensor]:
     """Sums and means of ``u`` and ``u * e``, which have kernels of their own."""
-    if reduce not in ("sum", "mean"):
+    if reduce not in ("sum", "mean") or expr.op not in ("load", "mul"):
         return None
-    if expr.op == "load" and expr.side == "u" and expr.tensor is not None:
-        return message.copy_u(relation, reduce, expr.tensor)
-    if expr.op == "mul":
-        sides = {a.side: a.tensor for a in expr.args}
-        u, e = sides.get("u"), sides.get("e")
-        if u is not None and e is not None and len(u.shape[1:]) >= len(e.shape[1:]) and u.shape[1:] == expr.shape:
-            return message.u_mul_e(relation, reduce, u, e)
-    return None
+    leaves = {x.side: x for x in (expr.args if expr.op == "mul" else [expr])}
+    if set(leaves) != ({"u", "e"} if expr.op == "mul" else {"u"}) or leaves["u"].shape != expr.shape:
+        return None
+    u, e = _checked(relation, leaves["u"]), None
+    if "e" in leaves:
+        heads, weights = message.per_head(_checked(relation, leaves["e"]), expr.shape)
+        e = weights.reshape(relation.num_edges, heads)
+    kind = "copy_u" if e is None else "u_mul_e"
+    out = aggregate(relation, kind, reduce, u.reshape(relation.num_src, prod(expr.shape)), e)
+    return out.view(relation.num_dst, *expr.shape)
 
 
 def write(expr: Expr, reduce: Optional[str]) -> Written:
@@ -78,7 +70,7 @@ def write(expr: Expr, reduce: Optional[str]) -> Written:
 
     :raises ValueError: it reads more tensors than a program may
     """
-    order = _order(expr)
+    order = ordered(expr)
     leaves: List[Expr] = []
     number: Dict[int, int] = {}
     known: Dict[Any, int] = {}
@@ -120,31 +112,10 @@ def _storage(leaf: Expr) -> str:
     return storage.travels_as(leaf.tensor) if leaf.side == "u" else storage.name_of(leaf.tensor)
 
 
-def _order(expr: Expr) -> List[Expr]:
-    """All parts of an expression, each after those that it is made of."""
-    out: List[Expr] = []
-    seen = set()
-    stack: List[Tuple[Expr, bool]] = [(expr, False)]
-    while stack:
-        x, complete = stack.pop()
-        if complete:
-            out.append(x)
-        elif id(x) not in seen:
-            seen.add(id(x))
-            stack.append((x, True))
-            stack.extend((a, False) for a in reversed(x.args))
-    return out
-
-
+@functools.lru_cache(maxsize=4096)
 def compiled(text: str) -> Compiled:
     """The program of a text, which stays for the next time."""
-    found = _programs.pop(text, None)
-    if found is None:
-        while len(_programs) >= _MOST_PROGRAMS:  # what was used longest ago is first
-            del _programs[next(iter(_programs))]
-        found = Compiled(text)
-    _programs[text] = found
-    return found
+    return Compiled(text)
 
 
 def _checked(relation: Relation, leaf: Expr) -> Tensor:
@@ -158,32 +129,31 @@ def _checked(relation: Relation, leaf: Expr) -> Tensor:
 
 
 class _Call:
-    """One evaluation: what forward and backward share."""
+    """One evaluation: what forward and backward share.
+
+    :ivar compares: whether backward compares messages with the result
+    :ivar half: whether a tensor of source nodes is bfloat16
+    :ivar half_grad: whether edges read the gradient of the result in bfloat16, as they do rows
+    :ivar again: what gives each operand in backward where it is not saved
+    """
 
     agreed = 0
-    compares = False
-    """Whether backward compares messages with the result."""
-    half = False
-    """Whether a tensor of source nodes is bfloat16."""
-    half_grad = False
-    """Whether edges read the gradient of the result in bfloat16, as they do rows."""
     name = "an edge expression"
     operation: Optional[schedule.Operation] = None
-    again: Sequence[Optional[recomputed.Values]] = ()
-    """What gives each operand in backward where it is not saved."""
 
     def __init__(
-        self,
-        relation: Relation,
-        program: Compiled,
-        written: Written,
-        shape: Tuple[int, ...],
-        dtype: torch.dtype,
-        need: int,
+        self, relation: Relation, expr: Expr, reduce: Optional[str], written: Written, tensors: Sequence[Tensor]
     ) -> None:
-        self.relation, self.program, self.seeds, self.need = relation, program, written.seeds, need
-        self.stored = written.stored
-        self.shape, self.dtype = shape, dtype
+        self.relation, self.program = relation, compiled(written.text)
+        self.seeds, self.stored = written.seeds, written.stored
+        self.shape = (relation.num_edges if reduce is None else relation.num_dst, *expr.shape)
+        self.dtype = expr.dtype
+        grad = torch.is_grad_enabled()
+        self.need = sum(1 << i for i, t in enumerate(tensors) if grad and t.requires_grad)
+        self.compares = reduce in ("max_shared", "min_shared")
+        self.half = any(leaf.side == "u" and t.dtype == torch.bfloat16 for leaf, t in zip(written.leaves, tensors))
+        self.half_grad = self.half and reduce == "sum"
+        self.again = [recomputed.values_of(t) for t in tensors]
 
     def make(self) -> abi.ProgramCall:
         keys = _edge_keys(self.relation) if self.seeds else None

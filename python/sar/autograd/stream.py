@@ -11,7 +11,7 @@ import ctypes as ct
 import sys
 import threading
 from math import prod
-from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -20,12 +20,12 @@ from sar._engine import schedule, session as _session, storage, streams
 from sar.distributed.failure import tell_peers
 
 from .dtypes import FLOATS, refusal
-from .types import Relation
+from .types import Relation, check_count
 
 __all__ = ["Block", "stream"]
 
 
-class Block:
+class Block(NamedTuple):
     """Some in-edges of own destination nodes, with the rows of their sources.
 
     Every tensor is valid during the visit only: the memory is used again afterwards. Copy what is to be kept.
@@ -38,23 +38,12 @@ class Block:
     :ivar grad_rows: one ``[n, ...]`` per field, to add gradients to; ``None`` where there is none to give
     """
 
-    __slots__ = ("dst", "eid", "grad_rows", "peer", "rows", "src")
-
-    def __init__(
-        self,
-        peer: int,
-        rows: List[Tensor],
-        src: Tensor,
-        dst: Tensor,
-        eid: Tensor,
-        grad_rows: List[Optional[Tensor]],
-    ) -> None:
-        self.peer = peer
-        self.rows = rows
-        self.src = src
-        self.dst = dst
-        self.eid = eid
-        self.grad_rows = grad_rows
+    peer: int
+    rows: List[Tensor]
+    src: Tensor
+    dst: Tensor
+    eid: Tensor
+    grad_rows: List[Optional[Tensor]]
 
 
 def stream(
@@ -63,7 +52,6 @@ def stream(
     visit: Callable[[Block], None],
     max_edges: int,
     grads: Optional[Sequence[Optional[Tensor]]] = None,
-    order: str = "row",
     *,
     return_grads: Optional[Sequence[bool]] = None,
     flags: int = 0,
@@ -84,7 +72,6 @@ def stream(
     :param grads: one tensor per field to which the gradients of own rows are added, of its shape and dtype (float32 or
         float64) and contiguous, or ``None`` where this worker wants none. ``Block.grad_rows`` is zero before the first
         block of a peer's rows; for own rows it is the tensor given here. Add to it
-    :param order: ``"row"``: edges of a block ascend by destination
     :param return_grads: of which fields gradients return to the owners of the rows; the same on every worker. By
         default those with one in ``grads``
     :param flags: 16 bits to tell every worker, at no cost
@@ -101,9 +88,9 @@ def stream(
     session = _session.current()
     if max_edges < 1:
         raise ValueError(f"max_edges is {max_edges}: blocks need room for at least one edge")
-    if order != "row":
-        raise ValueError(f"order {order!r} is unknown: give 'row'")
-    own = [_field(t, i, relation.num_src) for i, t in enumerate(fields)]
+    for i, field in enumerate(fields):
+        check_count(field, relation.num_src, "source nodes", f"fields[{i}]")
+    own = [t.detach().contiguous() for t in fields]
     wanted = list(grads) if grads is not None else [None] * len(own)
     travels = [g is not None for g in wanted] if return_grads is None else [bool(h) for h in return_grads]
     if len(wanted) != len(own) or len(travels) != len(own):
@@ -155,15 +142,6 @@ def stream(
         raise caught[0]
     finally:
         caught.clear()  # the exception refers to this frame
-
-
-def _field(tensor: Tensor, number: int, rows: int) -> Tensor:
-    if tensor.dim() == 0 or tensor.shape[0] != rows:
-        raise ValueError(
-            f"fields[{number}] has shape {tuple(tensor.shape)}, but this worker has {rows} source nodes: "
-            f"expected ({rows}, ...)"
-        )
-    return tensor.detach().contiguous()
 
 
 def _check_grad(number: int, field: Tensor, grad: Optional[Tensor], goes: bool) -> None:

@@ -10,7 +10,7 @@ gradients are forward movements. Wire: w numbers per boundary row, each way, and
 
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple
+from typing import Any, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from torch import Tensor
 from sar._engine import abi, schedule, session as _session
 
 from .double_backward import calling_layer, differentiable_once
-from .types import Relation, anchor
+from .types import Relation, anchor, anywhere
 
 __all__ = ["sum_to_sources"]
 
@@ -37,9 +37,8 @@ def sum_to_sources(relation: Relation, e: Optional[Tensor], v: Optional[Tensor])
     if v is None:
         v = given[0].new_ones(relation.num_dst, given[0].shape[1])
     # whether anybody needs a gradient, since backward is collective too
-    wants = torch.tensor([t is not None and t.requires_grad and torch.is_grad_enabled() for t in (e, v)]).double()
-    _session.all_reduce(wants, "max", abi.TRAIN)
-    agreed = (bool(wants[0]), bool(wants[1]))
+    grad = torch.is_grad_enabled()
+    agreed = anywhere(*(grad and t is not None and t.requires_grad for t in (e, v)))
     out: Tensor = _SumToSources.apply(anchor(), e, v, relation, agreed)
     return out if any(agreed) else out.detach()
 
@@ -47,7 +46,7 @@ def sum_to_sources(relation: Relation, e: Optional[Tensor], v: Optional[Tensor])
 class _SumToSources(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, anchor: Tensor, e: Optional[Tensor], v: Tensor, relation: Relation, agreed: Tuple[bool, bool]
+        ctx: Any, anchor: Tensor, e: Optional[Tensor], v: Tensor, relation: Relation, agreed: Sequence[bool]
     ) -> Tensor:
         e, v = None if e is None else e.contiguous(), v.contiguous()
         ctx.relation, ctx.agreed = relation, agreed

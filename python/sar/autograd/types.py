@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Protocol, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
-from .double_backward import refuse_transforms
+from sar.distributed.agreement import equal_on_all
 
-Shape = Tuple[int, ...]
+from .double_backward import refuse_transforms
 
 
 class Relation(Protocol):
     """What an aggregation needs to know of a relation."""
 
-    @property
-    def handle(self) -> int: ...
-    @property
-    def index(self) -> int: ...
-    @property
-    def num_src(self) -> int: ...
-    @property
-    def num_dst(self) -> int: ...
-    @property
-    def num_edges(self) -> int: ...
+    handle: int
+    index: int
+    num_src: int
+    num_dst: int
+    num_edges: int
 
 
 class Agreed:
@@ -43,6 +38,11 @@ def anchor() -> Tensor:
     return torch.empty(0, requires_grad=torch.is_grad_enabled())
 
 
+def anywhere(*flags: Any) -> List[bool]:
+    """Which of some conditions hold on any worker. Collective."""
+    return [bool(n) for n in equal_on_all([], [int(flag) for flag in flags])[1]]
+
+
 def version(tensor: Tensor) -> Optional[int]:
     """What torch counted of changes of a tensor in place; of tensors of inference mode it counts none."""
     return None if tensor.is_inference() else tensor._version
@@ -54,6 +54,14 @@ def check_version(tensor: Tensor, then: Optional[int]) -> None:
         raise RuntimeError(
             f"a tensor of shape {tuple(tensor.shape)}, from which values of edges are computed, was changed in place "
             "before they were: change a copy of it, tensor.clone(), or use the operation that returns a new tensor"
+        )
+
+
+def check_count(tensor: Tensor, rows: int, what: str, name: str) -> None:
+    """:raises ValueError: a tensor has another number of rows than there are nodes or edges"""
+    if tensor.dim() == 0 or tensor.shape[0] != rows:
+        raise ValueError(
+            f"{name} has shape {tuple(tensor.shape)}, but this worker has {rows} {what}: expected ({rows}, ...)"
         )
 
 
@@ -109,6 +117,20 @@ class Expr:
     def __repr__(self) -> str:
         inner = ", ".join(map(repr, self.args)) if self.args else self.side
         return f"{self.op}({inner})"
+
+
+def ordered(*exprs: Expr, inside: Callable[[Expr], Sequence[Expr]] = lambda x: x.args) -> List[Expr]:
+    """Expressions and all that they are computed from, each after its arguments."""
+    found: Dict[int, Expr] = {}
+    stack = [*reversed(exprs)]
+    while stack:
+        x = stack[-1]
+        missing = [] if id(x) in found else [a for a in inside(x) if id(a) not in found]
+        if missing:
+            stack.extend(reversed(missing))
+        else:
+            found.setdefault(id(x), stack.pop())
+    return list(found.values())
 
 
 def class_of(module: Any) -> Any:

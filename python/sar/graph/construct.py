@@ -14,6 +14,7 @@ from sar.data.loading import lazy_partition_data, load_dgl_partition_data
 from sar.data.partition import PartitionData
 from sar.data.partition_book import CanonicalEtype
 from sar.data.shard_edges import relation_edges, relation_features, triples_of
+from sar.distributed.agreement import said_by_all
 from sar.errors import ScheduleError
 from sar.integrations.dgl.patches.on_import import adapt_layers
 
@@ -148,25 +149,22 @@ def _ascend(numbers: Tensor) -> bool:
 def _agree(n_layers: int, keep_seed_nodes: bool, error: Optional[Exception], ascending: bool) -> bool:
     """Turns an error on one worker into an error on all, before any worker waits. Returns whether this worker has to
     warn that seed nodes do not ascend."""
-    session = _session.current()
-    own = torch.tensor([int(n_layers), int(bool(keep_seed_nodes)), int(error is not None), int(ascending)])
-    everyone = [torch.empty_like(own) for _ in range(session.world)]
-    _session.all_to_all(everyone, [own] * session.world)
+    rank, own = _session.current().rank, {"n_layers": int(n_layers), "keep_seed_nodes": int(bool(keep_seed_nodes))}
+    said = said_by_all([own, error is not None, ascending])
     if error is not None:
         raise error
-    given = torch.stack(everyone)
-    wrong = given[:, 2].nonzero().view(-1).tolist()
-    if wrong:
-        raise RuntimeError(f"construct_mfgs: the arguments of rank {wrong[0]} were refused there; its error says why")
-    for what, column in (("n_layers", 0), ("keep_seed_nodes", 1)):
-        other = (given[:, column] != own[column]).nonzero().view(-1).tolist()
-        if other:
-            raise ScheduleError(
-                f"construct_mfgs: {what} is {int(own[column])} on rank {session.rank} and "
-                f"{int(given[other[0], column])} on rank {other[0]}: all workers must give the same",
-                other[0],
-            )
-    return session.rank == 0 and not bool(given[:, 3].all())
+    for other, (_, refused, _) in enumerate(said):
+        if refused:
+            raise RuntimeError(f"construct_mfgs: the arguments of rank {other} were refused there; its error says why")
+    for what, mine in own.items():
+        for other, (given, _, _) in enumerate(said):
+            if given[what] != mine:
+                raise ScheduleError(
+                    f"construct_mfgs: {what} is {mine} on rank {rank} and {given[what]} on rank {other}: all workers "
+                    "must give the same",
+                    other,
+                )
+    return rank == 0 and not all(ascend for _, _, ascend in said)
 
 
 class _FullGraph:
@@ -175,8 +173,7 @@ class _FullGraph:
     def __init__(self, data: PartitionData) -> None:
         session = _session.current()
         self.rank = session.rank
-        ranges = list(data.node_ranges)
-        session.check_parts("the graph has", len(ranges))
+        session.check_parts("the graph has", len(data.node_ranges))
         stored = data.stored
         if stored is not None and stored.part != session.rank:
             raise ValueError(
@@ -184,7 +181,6 @@ class _FullGraph:
                 "load_dgl_partition_data(file, sar.rank(), device)"
             )
         self.layout: Layout = layout(data)
-        self.part_ranges = [(int(a), int(b)) for a, b in ranges]
         self.triples: Sequence[CanonicalEtype]
         if stored is None:
             self.triples = triples_of(data)
@@ -229,7 +225,7 @@ class _FullGraph:
             frames,
             edge_frames,
             nodes,
-            self.part_ranges,
+            self.layout.part_ranges,
             self.book,
             self.edges_global,
             keep_seeds,

@@ -10,12 +10,11 @@ from __future__ import annotations
 import sys
 from typing import Any, Sequence
 
-import torch
 from torch import Tensor
 
-from sar._engine import abi, session as _session
 from sar._engine.log import log_once
 from sar.autograd.compile import uncompiled
+from sar.autograd.types import anywhere
 
 from .relation import Relation
 
@@ -27,10 +26,9 @@ def agree_on_degrees(relations: Sequence[Relation], out: bool = False) -> None:
 
     :param out: look for sources without out-edges instead
     """
-    found = torch.tensor([float((r.degrees(out=out) == 0).any()) for r in relations], dtype=torch.float64)
-    _session.all_reduce(found, "max", abi.TRAIN)
-    for relation, zero in zip(relations, found.tolist()):
-        relation.zero_degree[out] = bool(zero)
+    found = anywhere(*((r.degrees(out=out) == 0).any() for r in relations))
+    for relation, zero in zip(relations, found):
+        relation.zero_degree[out] = zero
 
 
 @uncompiled

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from math import prod
+from typing import Any, List, Sequence
 
 import torch
 from torch import Tensor
@@ -20,9 +21,7 @@ class FewRows(TorchFunctionMode):
     here alone.
     """
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func not in _RESHAPES or kwargs or args[0].shape[:1] not in ((0,), (1,)):
             return func(*args, **(kwargs or {}))
         x, rest = args[0], list(args[1:])
@@ -53,9 +52,5 @@ def _copied(func: Any, x: Tensor, rest: List[Any]) -> bool:
 
 
 def _resolved(features: Sequence[int], shape: Sequence[int]) -> List[int]:
-    count = known = 1
-    for size in features:
-        count *= size
-    for size in shape[1:]:
-        known *= 1 if size == -1 else size
+    count, known = prod(features), prod(size for size in shape[1:] if size != -1)
     return [count // known if size == -1 else size for size in shape] if known else list(shape)

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import functools
 from collections import UserDict
-from typing import Any, Callable, Dict, Iterator, MutableMapping, Tuple, Union
+from contextlib import contextmanager
+from typing import Any, Callable, Dict, Iterable, Iterator, List, MutableMapping, Tuple, Union
 
 from torch import Tensor
 
 from sar.autograd.message import check_dense
+from sar.autograd.types import check_count
 
 Columns = Dict[str, Tensor]
 
@@ -158,6 +160,17 @@ class TypedView(MutableMapping[str, Dict[Any, Tensor]]):
         return sum(1 for _ in self)
 
 
+@contextmanager
+def kept_columns(frames: Iterable[Union[NodeFrame, EdgeFrame]]) -> Iterator[None]:
+    """Columns set inside are gone afterwards, and those replaced or removed are back."""
+    saved: List[Tuple[Any, Any]] = [(frame, frame.snapshot()) for frame in frames]
+    try:
+        yield
+    finally:
+        for frame, columns in saved:
+            frame.restore(columns)
+
+
 def is_lazy(value: object) -> bool:
     """Whether a column is an edge tensor whose values have not been computed."""
     return hasattr(value, "materialize")
@@ -166,10 +179,7 @@ def is_lazy(value: object) -> bool:
 def check_rows(name: str, value: object, rows: int, what: str) -> None:
     if not isinstance(value, Tensor):
         raise TypeError(f"{name} must be a torch tensor, not {type(value).__name__}")
-    if value.dim() == 0 or value.shape[0] != rows:
-        raise ValueError(
-            f"{name} has shape {tuple(value.shape)}, but this worker has {rows} {what}: expected ({rows}, ...)"
-        )
+    check_count(value, rows, what, name)
     check_dense(value, name)
     if value.device.type != "cpu":
         raise TypeError(f"{name} is on {value.device}: graphs work on CPU tensors for now; use .cpu()")

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from sar._engine import session as _session
 from sar.data.partition import TYPE_KEY, PartitionData
+from sar.distributed.agreement import said_by_all
 
 from .state import NodeRows
 
@@ -23,12 +24,9 @@ class Layout:
     def __init__(self, kinds: Sequence[str], counts: Tensor) -> None:
         self.kinds = list(kinds)
         self.counts = counts
-        self.part_starts: List[int] = [0, *counts.sum(0).cumsum(0).tolist()]
-
-    @property
-    def part_ranges(self) -> List[Tuple[int, int]]:
+        starts = [0, *counts.sum(0).cumsum(0).tolist()]
+        self.part_ranges: List[Tuple[int, int]] = list(zip(starts, starts[1:]))
         """Ids over all types that each worker owns."""
-        return list(zip(self.part_starts[:-1], self.part_starts[1:]))
 
     def node_rows(
         self, rank: int, src: Optional[Sequence[Tensor]] = None, dst: Optional[Sequence[Tensor]] = None
@@ -77,11 +75,8 @@ def layout(data: PartitionData) -> Layout:
         return Layout(kinds, torch.tensor([[end - start for start, end in r] for r in runs], dtype=torch.int64))
     if len(kinds) == 1:
         return Layout(kinds, torch.tensor([[end - start for start, end in data.node_ranges]], dtype=torch.int64))
-    session = _session.current()
-    own = _own_counts(data, session.rank)
-    received = [torch.empty_like(own) for _ in range(session.world)]
-    _session.all_to_all(received, [own] * session.world)
-    made = Layout(kinds, torch.stack(received, 1))
+    counts = said_by_all(_own_counts(data, _session.current().rank).tolist())
+    made = Layout(kinds, torch.tensor(counts, dtype=torch.int64).t())
     if made.part_ranges != [(int(a), int(b)) for a, b in data.node_ranges]:
         raise ValueError(
             f"node_ranges {list(data.node_ranges)} do not agree with the node types of the workers, which give "

@@ -14,7 +14,7 @@ from sar.data.partition_book import CanonicalEtype, RangePartitionBook, canonica
 
 from .block import DistributedBlock, HeteroDistributedBlock, distributed_block
 from .few_rows import FewRows
-from .frames import TypedView
+from .frames import TypedView, kept_columns
 from .layer_support import LayerSupport
 from .queries import EdgeView, OneRelation, refuse_ndata
 from .refused import IsBlock, Refused, refuse_libraries, refuse_smallest
@@ -97,14 +97,8 @@ class GraphShardManager(Totals, Shards, LayerSupport, Refused):
         """Columns set inside are gone afterwards, and those replaced or removed are back."""
         few = any(r.num_dst < 2 or r.num_edges < 2 for r in self._relations)
         rows: Any = FewRows() if few else nullcontext()  # layers of DGL begin here
-        frames: List[Any] = [*self._state.frames.values(), *self._state.edge_frames.values()]
-        saved = [(frame, frame.snapshot()) for frame in frames]
-        try:
-            with rows:
-                yield
-        finally:
-            for frame, columns in saved:
-                frame.restore(columns)
+        with rows, kept_columns([*self._state.frames.values(), *self._state.edge_frames.values()]):
+            yield
 
     def local_var(self) -> Self:
         """The same graph with columns of its own: what is set there does not appear here."""

@@ -5,7 +5,7 @@ All workers get the same result. As in :mod:`sar.graph.readout`, its gradient is
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Tuple
 
 import torch
 from torch import Tensor
@@ -35,9 +35,7 @@ class NodeBatch(Tensor):
         return made
 
     @classmethod
-    def __torch_function__(
-        cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
-    ) -> Any:
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         with torch._C.DisableTorchFunctionSubclass():
             if func is Tensor.max and len(args) == 1 and not kwargs:
                 return torch.tensor(args[0].graphs - 1)  # layers count graphs with it

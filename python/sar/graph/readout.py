@@ -13,7 +13,7 @@ from torch import Tensor
 
 from sar._engine import abi, schedule, session as _session
 from sar.autograd.double_backward import differentiable_once
-from sar.autograd.types import anchor
+from sar.autograd.types import anchor, anywhere
 
 from .counts import Counts
 
@@ -75,9 +75,7 @@ def rows_of_all(value: Tensor) -> Tensor:
 
 
 def _shared(function: Any, value: Tensor) -> Tensor:
-    wanted = torch.tensor([float(value.requires_grad and torch.is_grad_enabled())])
-    _session.all_reduce(wanted, "max", abi.TRAIN)
-    needed = bool(wanted)
+    (needed,) = anywhere(value.requires_grad and torch.is_grad_enabled())
     out: Tensor = function.apply(anchor(), value)
     return out if needed else out.detach()
 
@@ -121,7 +119,9 @@ class _Most(torch.autograd.Function):
     @differentiable_once("a sum or maximum over all nodes of a graph")
     def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
         where, mine = ctx.saved_tensors
-        total = _everyones(grad, ctx.operation)
+        total = grad.to(torch.float64, copy=True)
+        _session.all_reduce(total, "sum", abi.TRAIN, ctx.operation)
+        total = total.to(grad.dtype)
         out = grad.new_zeros(ctx.shape)
         if len(out):
             out.scatter_(0, where, torch.where(mine, total, torch.zeros_like(total)))
@@ -146,9 +146,3 @@ class _Gathered(torch.autograd.Function):
         parts = [grad.new_empty(ctx.shape) for _ in ctx.rows]
         _session.all_to_all(parts, grad.split(ctx.rows), abi.TRAIN, ctx.operation)
         return None, torch.stack(parts).sum(0) if ctx.needs_input_grad[1] else None
-
-
-def _everyones(grad: Tensor, of: schedule.Operation) -> Tensor:
-    total = grad.to(torch.float64, copy=True)
-    _session.all_reduce(total, "sum", abi.TRAIN, of)
-    return total.to(grad.dtype)

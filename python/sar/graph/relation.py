@@ -32,37 +32,18 @@ class Relation:
     """
 
     def __init__(self, graph: NativeGraph, index: int, canonical: CanonicalEtype) -> None:
-        self.graph = graph
-        self.index = index
-        self.canonical = canonical
-        self.info = abi.graph_relation_info(graph.handle, index)
+        self.graph, self.handle = graph, graph.handle
+        self.index, self.canonical = index, canonical
+        self.info = info = abi.graph_relation_info(graph.handle, index)
+        self.num_src, self.num_dst, self.num_edges = info.num_src, info.num_dst, info.num_edges
+        self.num_columns = info.num_src + info.num_boundary
+        """Source rows that own edges may read: own rows, then boundary rows."""
         self._owner_rows: Optional[Tensor] = None
         self.edge_keys: Union[None, Tensor, Callable[[], Tensor]] = None
         """int64 ``[num_edges]`` by which dropout draws random numbers, or what reads it. None: by rank and position."""
         self.zero_degree: Dict[bool, bool] = {}
         """Whether a node of any worker has no in-edge (False) or no out-edge (True), once that is agreed
         (:mod:`sar.graph.degrees`)."""
-
-    @property
-    def handle(self) -> int:
-        return self.graph.handle
-
-    @property
-    def num_src(self) -> int:
-        return self.info.num_src
-
-    @property
-    def num_dst(self) -> int:
-        return self.info.num_dst
-
-    @property
-    def num_edges(self) -> int:
-        return self.info.num_edges
-
-    @property
-    def num_columns(self) -> int:
-        """Source rows that own edges may read: own rows, then boundary rows."""
-        return self.info.num_src + self.info.num_boundary
 
     def degrees(self, out: bool) -> Tensor:
         """int64: in-degrees ``[num_dst]``, or out-degrees over all workers ``[num_src]``."""

@@ -7,10 +7,8 @@ reversed graph therefore materializes one row per edge, in forward and backward.
 
 from __future__ import annotations
 
-import functools
-from contextlib import contextmanager
 from math import prod
-from typing import Any, Dict, Iterator, List, MutableMapping, Optional, Tuple
+from typing import Any, ContextManager, List, MutableMapping, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -24,15 +22,16 @@ from sar.data.partition_book import CanonicalEtype
 from .columns import pick_degrees
 from .degrees import for_caller
 from .edge_tensor.tensor import EdgeTensor
-from .frames import EdgeFrame, NodeFrame
+from .frames import EdgeFrame, NodeFrame, kept_columns
 from .layer_support import GraphIndex
 from .message_passing import builtin
 from .message_passing.edge_space import LABELS, EdgeSpace
-from .message_passing.update import chosen_edges, edge_function, edge_values, merged_edges
+from .message_passing.update import edge_function, edge_values, set_edges
 from .refused import IsBlock, Refused, refusal, refuse_libraries, refuse_smallest
 from .relation import Relation
 from .state import GraphState
 from .types import ALL
+from .udf.batches import EdgeBatch
 
 __all__ = ["ReversedGraph"]
 
@@ -132,15 +131,9 @@ class ReversedGraph(Refused):
 
     clone = local_var
 
-    @contextmanager
-    def local_scope(self) -> Iterator[None]:
+    def local_scope(self) -> ContextManager[None]:
         """Columns set inside are gone afterwards."""
-        nodes, edges = self._frame.snapshot(), self._edges.snapshot()
-        try:
-            yield
-        finally:
-            self._frame.restore(nodes)
-            self._edges.restore(edges)
+        return kept_columns([self._frame, self._edges])
 
     @uncompiled
     def update_all(self, message_func: Any, reduce_func: Any, apply_node_func: Any = None) -> None:
@@ -194,13 +187,8 @@ class ReversedGraph(Refused):
         :param edges: positions of the edges to compute, or a mask, as a graph manager takes them
         :raises KeyError, TypeError, ValueError: as :meth:`update_all`
         """
-        space, chosen = self._space, chosen_edges(edges, self._relation.num_edges)
         sent = builtin.message(func)
-        if sent is not None:
-            results: Dict[str, Tensor] = {sent.out_field: edge_values(space, _reversed_message(sent))}
-        else:
-            results = edge_function(space, _reversed_function(func), chosen)
-        self._edges.update(merged_edges(space, results, chosen, picked=sent is None))
+        set_edges(self._space, sent and _reversed_message(sent), _reversed_function(func), edges)
 
     def _factors(self, sent: builtin.Message) -> Tuple[Optional[Tensor], Optional[Tensor]]:
         """A message as a product of one value for each edge and one for each of its (reversed) sources."""
@@ -236,15 +224,13 @@ def _reversed_message(sent: builtin.Message) -> builtin.Message:
 
 
 def _reversed_function(function: Any) -> Any:
-    """A Python function of edges, called with the ends exchanged; its parameters are found as before."""
-    made: Any = functools.partial(_with_ends_exchanged, function)
-    made.__qualname__ = builtin.called(function)
-    made.param_foo, made.__self__ = getattr(function, "param_foo", None), getattr(function, "__self__", None)
-    return made
+    """A Python function of edges, called with the ends exchanged."""
 
+    def turned(edges: EdgeBatch) -> Any:
+        return function(edges.turned())
 
-def _with_ends_exchanged(function: Any, edges: Any) -> Any:
-    return function(edges.turned())
+    turned.__qualname__ = builtin.called(function)
+    return turned
 
 
 def _flat(value: Optional[Tensor], shape: torch.Size) -> Optional[Tensor]:

@@ -3,6 +3,7 @@ on request."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 import torch
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from sar.integrations.types import DGLBlock, DGLGraph
 
 
+@dataclass(eq=False, repr=False)
 class GraphShard:
     """The edges from one worker's nodes into own destination rows. Ids are those of the whole graph, per type.
 
@@ -25,26 +27,19 @@ class GraphShard:
     :param src_range: ids ``(start, end)`` of that worker's nodes
     :param tgt_range: of own nodes
     :param edge_type_names: names of the relations
-    :param columns: columns of the edges
+    :param edge_features: columns of the edges
     """
 
-    def __init__(
-        self,
-        edges: Tuple[Tensor, Tensor],
-        src_range: Tuple[int, int],
-        tgt_range: Tuple[int, int],
-        edge_type_names: List[CanonicalEtype],
-        columns: Dict[str, Tensor],
-        info: Optional[ShardInfo] = None,
-    ) -> None:
-        self.edges = edges
-        self.src_range = src_range
-        self.tgt_range = tgt_range
-        self.edge_type_names = edge_type_names
-        self.edge_features = columns
-        self.shard_info = info
-        self.unique_src_nodes, self._sources = torch.unique(edges[0], return_inverse=True)
-        self.unique_tgt_nodes, self._targets = torch.unique(edges[1], return_inverse=True)
+    edges: Tuple[Tensor, Tensor]
+    src_range: Tuple[int, int]
+    tgt_range: Tuple[int, int]
+    edge_type_names: List[CanonicalEtype]
+    edge_features: Dict[str, Tensor]
+    shard_info: Optional[ShardInfo] = None
+
+    def __post_init__(self) -> None:
+        self.unique_src_nodes, self._sources = torch.unique(self.edges[0], return_inverse=True)
+        self.unique_tgt_nodes, self._targets = torch.unique(self.edges[1], return_inverse=True)
 
     @property
     def graph(self) -> DGLBlock:

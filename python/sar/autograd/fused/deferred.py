@@ -19,7 +19,7 @@ goes directly to batch norm's node.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional, Protocol, Tuple
+from typing import Any, Callable, List, Optional, Protocol, Tuple, Type
 
 import torch
 import torch.nn.functional as F
@@ -48,16 +48,17 @@ class DeferredTensor(Tensor):
 
     :param source: without history; must not be changed in place before it is read. Layers that save it in place of the
         rows (:mod:`sar.autograd.fused.recompute`) refer to it weakly: batch norm's node saves this very object
+    :param state: the class that holds the values. None: :class:`State`
     """
 
     _state: State
 
     @staticmethod
-    def __new__(cls, source: Tensor, rule: Rule) -> DeferredTensor:
+    def __new__(cls, source: Tensor, rule: Rule, state: Optional[Type[State]] = None) -> DeferredTensor:
         self: DeferredTensor = Tensor._make_wrapper_subclass(
             cls, source.shape, dtype=source.dtype, device=source.device
         )
-        self._state = State(source, rule)
+        self._state = (state or State)(source, rule)
         return self
 
     @property
@@ -79,9 +80,7 @@ class DeferredTensor(Tensor):
 
     @classmethod
     @uncompiled
-    def __torch_function__(
-        cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
-    ) -> Any:
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func in (Tensor.backward, torch.autograd.backward) and kwargs.get("inputs") is None:
             # what is recomputed on the way defers again, so function overrides stay on
@@ -110,9 +109,7 @@ class DeferredTensor(Tensor):
         return result
 
     @classmethod
-    def __torch_dispatch__(  # type: ignore[override]
-        cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
-    ) -> Any:
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any, kwargs: Any = None) -> Any:  # type: ignore[override]
         # code that does not ask __torch_function__ arrives here, below autograd
         return func(*(_values(a) for a in args), **{k: _values(v) for k, v in (kwargs or {}).items()})
 

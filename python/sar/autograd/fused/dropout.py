@@ -11,7 +11,7 @@ What a tensor has rows of is told by how many each worker has. On one worker alo
 from __future__ import annotations
 
 import itertools
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Callable, NamedTuple, Optional, Sequence
 from weakref import WeakValueDictionary
 
@@ -32,7 +32,6 @@ class Keys:
     def __init__(self, first: int, read: Optional[Callable[[], Tensor]] = None, kind: int = 0) -> None:
         self._kind = kind << 48
         self._first, self._read = first + self._kind, read
-        self._ids: Optional[Tensor] = None
         self.number = next(_numbers)
         _known[self.number] = self
 
@@ -40,9 +39,12 @@ class Keys:
         """Ids of some of the rows, or None and the number of the first."""
         if self._read is None:
             return None, self._first + first
-        if self._ids is None:
-            self._ids = (self._read().to(torch.int64) + self._kind).contiguous()
         return self._ids[first : first + count], 0
+
+    @cached_property
+    def _ids(self) -> Tensor:
+        assert self._read is not None
+        return (self._read().to(torch.int64) + self._kind).contiguous()
 
 
 _numbers = itertools.count()

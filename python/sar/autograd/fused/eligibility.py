@@ -129,13 +129,7 @@ def disturbed() -> Optional[str]:
     """What keeps all layers from being fused; None where nothing does."""
     if not Config.fuse:
         return "sar.Config.fuse is off"
-    if _global_hooks():
+    hooks = ("forward_pre_hooks", "forward_hooks", "backward_pre_hooks", "backward_hooks")
+    if any(getattr(nn.modules.module, f"_global_{name}") for name in hooks):
         return "there are hooks for all modules"
     return "inside a transform of torch.func" if transformed() else None
-
-
-def _global_hooks() -> bool:
-    """Whether hooks are registered for all modules."""
-    made = torch.nn.modules.module
-    names = ("forward_pre_hooks", "forward_hooks", "backward_pre_hooks", "backward_hooks")
-    return any(getattr(made, f"_global_{name}") for name in names)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import enum
 import functools
-from typing import Any, Iterator, Optional, Tuple
+from typing import Any, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -24,20 +24,17 @@ from sar.autograd import expression as ex, program, recomputed
 from sar.autograd.autocast import product_dtype
 from sar.autograd.compile import uncompiled
 from sar.autograd.double_backward import differentiable_once
-from sar.autograd.types import Relation
-from sar.distributed.agreement import agree, agreed_seed
+from sar.autograd.types import Relation, anywhere
+from sar.distributed.agreement import agreed_seed
 from sar.graph.manager import GraphShardManager
 
 from . import costs, gat_columns, low_memory
 from .deferred import computed
 from .eligibility import fits_alone, gat_unfit, note_choice
 from .recompute import Held, Saved, rows_of, save
-from .row_blocks import products, sums
+from .row_blocks import products, slices, sums
 
 __all__ = ["Rounding", "attend", "convolve", "finish"]
-
-_BLOCK_BYTES = 1 << 20
-"""Of rows that are multiplied at a time."""
 
 
 class Rounding(enum.Enum):
@@ -76,25 +73,23 @@ def convolve(
     if by_columns:
         tensors = feat, layer.fc.weight, *vectors, layer.bias
         mine = torch.is_grad_enabled() and any(isinstance(t, Tensor) and t.requires_grad for t in tensors)
-        _, (unfit, needed) = agree(0, [int(not fused), int(mine)])
-        fused, needs = not unfit, bool(needed)
+        unfit, needs = anywhere(not fused, mine)
+        fused = not unfit
     elif plain and low_memory.active():
         fused = low_memory.all_fit(fused)
     if not note_choice(layer, graph, fused):
         return None
     relation, x, weight, bias = graph._relation(None), layer.feat_drop(feat), layer.fc.weight, layer.bias
-    attention = gat_columns.Attention(relation, slope, dropout_p)
     if not by_columns and not (low_memory.active() and dropout_p == 0):
         out = attend(relation, x, weight, *vectors, slope, dropout_p)
         # a new tensor, since backward needs the sum, and scripts may change the result in place
         return finish(layer, out.clone() if bias is None else out + bias.view(out.shape[1:]), merge)
     _, heads, each = layer.attn_l.shape
-    if not by_columns:
-        attention = attention._replace(step=low_memory.columns(x.shape[1], len(weight)))
-        out = gat_columns.attend(attention, x, weight, *vectors, bias, False)
-        return finish(layer, out, merge)
-    attention = attention._replace(step=costs.columns(x.shape[1], heads, each, merge))
-    inside = gat_columns.elementwise(layer.activation)  # on this rank; messages do not depend on it
+    step = low_memory.columns(x.shape[1], len(weight))
+    if by_columns:
+        step = costs.columns(x.shape[1], heads, each, merge)
+    attention = gat_columns.Attention(relation, slope, dropout_p, step)
+    inside = by_columns and gat_columns.elementwise(layer.activation)  # on this rank; messages do not depend on it
     if inside:
         attention = attention._replace(activation=layer.activation, merge=merge)
     out = gat_columns.attend(attention, x, weight, *vectors, bias, needs)
@@ -183,7 +178,7 @@ class _Scores(torch.autograd.Function):
         if folded:
             el, er = (s.contiguous().unsqueeze(-1) for s in folded[0].view(len(x), 2, attn.shape[1]).unbind(1))
         else:
-            el, er = (torch.cat([(ft[at] * v).sum(-1, keepdim=True) for at in _blocks(ft)]) for v in attn)
+            el, er = (torch.cat([(ft[at] * v).sum(-1, keepdim=True) for at in slices(ft)]) for v in attn)
         wanted = {ft: for_x or for_w, el: for_x or for_w or for_l, er: for_x or for_w or for_r}
         ctx.mark_non_differentiable(*(t for t, wants in wanted.items() if not wants))
         rows_saved, ctx.held = saved
@@ -238,7 +233,7 @@ def _back_as_pyg(
     ctx.read = None
     for_x, for_w, for_l, for_r, *_ = ctx.needs_input_grad
     if grad_ft is not None:  # nobody else has it
-        for at in _blocks(grad_ft):
+        for at in slices(grad_ft):
             for grad, vectors in ((grad_er, attn[1]), (grad_el, attn[0])):  # autograd begins with the last steps
                 if grad is not None:
                     grad_ft[at] += grad[at] * vectors
@@ -261,10 +256,4 @@ def _of_vectors(grad: Tensor, ft: Tensor, out: Optional[Tensor] = None) -> Tenso
     if grad.dtype == ft.dtype:
         return torch.mul(grad, ft, out=out).sum(0, keepdim=True)
     # wider than the rows: some rows at a time
-    return torch.stack([(grad[at] * ft[at]).sum(0, keepdim=True) for at in _blocks(ft)]).sum(0)
-
-
-def _blocks(rows: Tensor) -> Iterator[slice]:
-    count = max(1, _BLOCK_BYTES // max(1, rows[:1].numel() * rows.element_size()))
-    for begin in range(0, max(1, len(rows)), count):
-        yield slice(begin, begin + count)
+    return torch.stack([(grad[at] * ft[at]).sum(0, keepdim=True) for at in slices(ft)]).sum(0)

@@ -30,14 +30,12 @@ from sar.distributed.agreement import agreed_seed
 from .costs import blocks_of_columns
 from .eligibility import as_made
 from .recompute import Held, Saved, rows_of, save
-from .row_blocks import products, sums
+from .row_blocks import products, slices, sums
 
 _FUNCTIONS = frozenset(
     [torch.relu, torch.sigmoid, torch.tanh, F.relu, F.leaky_relu, F.elu, F.selu, F.gelu, F.silu, F.sigmoid, F.tanh]
 )
 _MODULES = (nn.Identity, nn.ReLU, nn.LeakyReLU, nn.ELU, nn.SELU, nn.GELU, nn.SiLU, nn.Sigmoid, nn.Tanh)
-_ROW_BYTES = 1 << 20
-"""Of rows that an activation is differentiated for at a time."""
 
 
 class Attention(NamedTuple):
@@ -233,18 +231,17 @@ def _add_product(out: Tensor, a: Tensor, b: Tensor) -> None:
     if out.dtype == a.dtype:
         out.addmm_(a, b)
         return
-    count = max(1, _ROW_BYTES // (out.shape[1] * out.element_size()))
-    for rows, factors in zip(out.split(count), a.split(count)):
-        rows += factors.mm(b)
+    for at in slices(out):
+        rows = out[at]
+        rows += a[at].mm(b)
 
 
 def _differentiate(
-    activation: Callable[[Tensor], Tensor], out: Tensor, bias: Optional[Tensor], at: slice, grad: Tensor
+    activation: Callable[[Tensor], Tensor], out: Tensor, bias: Optional[Tensor], columns: slice, grad: Tensor
 ) -> None:
-    """Makes of the gradient of ``activation(out + bias[at])`` that of ``out``, both ``[n, c]``, in its memory."""
-    count = max(1, _ROW_BYTES // (out.shape[1] * out.element_size()))
-    for rows, of_rows in zip(out.split(count), grad.split(count)):
-        z = (rows.clone() if bias is None else rows + bias[at]).requires_grad_()
+    """Makes of the gradient of ``activation(out + bias[columns])`` that of ``out``, both ``[n, c]``, in its memory."""
+    for at in slices(out):
+        z = (out[at].clone() if bias is None else out[at] + bias[columns]).requires_grad_()
         with torch.enable_grad():
-            (found,) = torch.autograd.grad(activation(z.clone()), z, of_rows)  # it may work in place
-        of_rows.copy_(found)
+            (found,) = torch.autograd.grad(activation(z.clone()), z, grad[at])  # it may work in place
+        grad[at] = found

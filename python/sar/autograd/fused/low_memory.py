@@ -13,16 +13,17 @@ All workers enter it together. Whether a layer is computed so is agreed, since i
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import Callable, Iterator, List, Optional, Sequence
+from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence
 from weakref import ReferenceType, ref
 
 import torch
 from torch import Tensor
 
 from sar.autograd.compile import uncompiled
-from sar.distributed.agreement import agree
+from sar.autograd.types import anywhere
 
 from .deferred import DeferredTensor, State
+from .row_blocks import slices
 
 Step = Callable[[Tensor], Tensor]
 """Rows to rows of the same shape and dtype, each row by itself."""
@@ -51,8 +52,7 @@ def active() -> bool:
 @uncompiled
 def all_fit(fits: bool) -> bool:
     """Whether a layer fits on every worker. Collective."""
-    _, (unfit,) = agree(0, [int(not fits)])
-    return not unfit
+    return anywhere(not fits) == [False]
 
 
 def columns(in_features: int, out_features: int) -> int:
@@ -68,19 +68,13 @@ def defer(x: Tensor, step: Step) -> Optional[Tensor]:
     if isinstance(x, DeferredTensor):
         state = x._state
         if isinstance(state, _Once) and state.steps is not None:
-            return _later(state.source, [*state.steps, step])
+            return DeferredTensor(state.source, _Chain([*state.steps, step]), _Once)
         return None
     if type(x) is not Tensor or x.dim() < 2 or not x.is_contiguous() or not x.is_floating_point():
         return None
     if x.device.type != "cpu" or x.numel() * x.element_size() < MIN_BYTES:
         return None
-    return _later(x.detach(), [step])
-
-
-def _later(source: Tensor, steps: List[Step]) -> Tensor:
-    made = DeferredTensor(source, _Chain(steps))
-    made._state = _Once(source, _Chain(steps))
-    return made
+    return DeferredTensor(x.detach(), _Chain([step]), _Once)
 
 
 def reread(shape: Sequence[int], dtype: torch.dtype, read: Callable[[], Tensor]) -> Tensor:
@@ -90,20 +84,17 @@ def reread(shape: Sequence[int], dtype: torch.dtype, read: Callable[[], Tensor])
     :param read: gives the values, of that shape and dtype
     """
     nothing = torch.empty((), dtype=dtype).expand(*shape)  # the shape alone
-    made = DeferredTensor(nothing, _File(read))
-    made._state = _Dropped(nothing, _File(read))
-    return made
+    return DeferredTensor(nothing, _File(read), _Dropped)
 
 
-class _File:
+class _File(NamedTuple):
     """Values that come from elsewhere."""
 
-    def __init__(self, read: Callable[[], Tensor]) -> None:
-        self._read = read
+    read: Callable[[], Tensor]
 
     def apply(self, source: Tensor) -> Tensor:
         with torch._C.DisableTorchFunction():
-            return self._read()
+            return self.read()
 
 
 class _Dropped(State):
@@ -145,19 +136,17 @@ class _Once(State):
         return super().values()
 
 
-class _Chain:
+class _Chain(NamedTuple):
     """Steps one after the other, block of rows by block of rows."""
 
-    def __init__(self, steps: List[Step]) -> None:
-        self.steps = steps
+    steps: List[Step]
 
     def apply(self, source: Tensor) -> Tensor:
         with torch._C.DisableTorchFunction():  # what runs here is not deferred again
             out = torch.empty_like(source)
-            size = max(1, BLOCK_BYTES // max(1, source[:1].numel() * source.element_size()))
-            for begin in range(0, len(source), size):
-                rows = source[begin : begin + size]
+            for at in slices(source, BLOCK_BYTES):
+                rows = source[at]
                 for step in self.steps:
                     rows = step(rows)
-                out[begin : begin + size] = rows
+                out[at] = rows
             return out

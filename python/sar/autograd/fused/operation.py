@@ -211,6 +211,8 @@ def declare() -> None:
     global _library
     if _library is not None or not POSSIBLE:
         return
+    from torch._library.effects import EffectType
+
     _library = torch.library.Library("sar", "FRAGMENT")
     rest = "str given, str needs, Tensor[] rows, Tensor[] parameters) -> (Tensor, Tensor)"
     _library.define(f"module(int number, {rest}")
@@ -222,11 +224,5 @@ def declare() -> None:
     for name, (function, fake) in made.items():
         _library.impl(name, function, "CPU")
         torch.library.register_fake(f"sar::{name}", fake, lib=_library)
-        torch.library._register_effectful_op(f"sar::{name}", _ordered(), lib=_library)
+        torch.library._register_effectful_op(f"sar::{name}", EffectType.ORDERED, lib=_library)
     torch.library.register_autograd("sar::module", _backward, setup_context=_set_up, lib=_library)
-
-
-def _ordered() -> Any:
-    from torch._library.effects import EffectType
-
-    return EffectType.ORDERED

@@ -76,10 +76,14 @@ class Plan(NamedTuple):
 
 
 class PreparedMethod:
-    """Stands in a module's ``__dict__`` for another method than forward. Copied and pickled as :class:`Prepared`."""
+    """Stands in a module's ``__dict__`` for a method of its class.
 
-    def __init__(self, module: nn.Module, name: str, function: Callable[..., Any]) -> None:
-        self.module, self.name, self.function = module, name, function
+    A deep copy of the module has it as well. What is pickled has the method of its class, so that it can be read where
+    this package, or the graph, is not.
+    """
+
+    def __init__(self, module: nn.Module, method: str, function: Callable[..., Any]) -> None:
+        self.module, self.method, self.function = module, method, function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(self.module, *args, **kwargs)
@@ -87,20 +91,20 @@ class PreparedMethod:
     @property
     def __wrapped__(self) -> Any:
         """Whose arguments it takes, for :func:`inspect.signature`."""
-        return types.MethodType(getattr(type(self.module), self.name), self.module)
+        return types.MethodType(getattr(type(self.module), self.method), self.module)
 
     def __deepcopy__(self, memo: Dict[int, Any]) -> PreparedMethod:
-        return PreparedMethod(copy.deepcopy(self.module, memo), self.name, self.function)
+        return PreparedMethod(copy.deepcopy(self.module, memo), self.method, self.function)
 
     def __reduce__(self) -> Any:
-        return getattr, (self.module, self.name)
+        return getattr, (self.module, self.method)  # of its class: the module that is read has no attributes yet
 
 
-class Prepared:
+class Prepared(PreparedMethod):
     """Stands in a module's ``__dict__`` for its forward.
 
-    A deep copy of the module is prepared as well. What is pickled has the forward of its class, so that it can be read
-    where this package, or the graph, is not.
+    :param graph: what the module is called with in compiled models
+    :param features: of a row that it gives, none if they are those of its input; None: not known
     """
 
     def __init__(
@@ -108,14 +112,11 @@ class Prepared:
         module: nn.Module,
         choice: Choice,
         forward: Callable[..., Any],
-        graph: Any = None,
-        features: Optional[Tuple[int, ...]] = None,
+        graph: Any,
+        features: Optional[Tuple[int, ...]],
     ) -> None:
-        """
-        :param graph: what the module is called with in compiled models
-        :param features: of a row that it gives, none if they are those of its input; None: not known
-        """
-        self.module, self.choice, self.function = module, choice, forward
+        super().__init__(module, "forward", forward)
+        self.choice = choice
         self.kept: Dict[str, Any] = {}
         """What the function keeps from one call to the next."""
         self.graph, self.features = graph, features
@@ -133,16 +134,8 @@ class Prepared:
         """For messages."""
         return self.choice.path or self.choice.kind
 
-    @property
-    def __wrapped__(self) -> Any:
-        """Whose arguments it takes, for :func:`inspect.signature`."""
-        return types.MethodType(type(self.module).forward, self.module)
-
     def __deepcopy__(self, memo: Dict[int, Any]) -> Prepared:
         return Prepared(copy.deepcopy(self.module, memo), self.choice, self.function, self.graph, self.features)
-
-    def __reduce__(self) -> Any:
-        return getattr, (self.module, "forward")  # of its class: the module that is read has no attributes yet
 
 
 def prepared(module: Any) -> Optional[Prepared]:

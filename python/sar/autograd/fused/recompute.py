@@ -12,7 +12,7 @@ recomputed rows differ.
 from __future__ import annotations
 
 import struct
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional
+from typing import Callable, Dict, List, NamedTuple, Optional
 from weakref import ReferenceType, ref
 
 import torch
@@ -24,6 +24,7 @@ from sar._engine import columns as kernels
 from sar._engine.storage import computed_in
 
 from .dropout import Draws, Drop
+from .row_blocks import slices
 
 ACTIVATIONS: Dict[str, Optional[Callable[[Tensor], Tensor]]] = {
     "none": None,
@@ -35,8 +36,6 @@ ACTIVATIONS: Dict[str, Optional[Callable[[Tensor], Tensor]]] = {
     "sigmoid": torch.sigmoid,
 }
 _NAMES = tuple(ACTIVATIONS)
-_BLOCK_BYTES = 1 << 20
-"""Of rows that are computed at a time: what backward needs beside its results is a few times that."""
 
 
 class Recipe(NamedTuple):
@@ -72,7 +71,7 @@ class Recipe(NamedTuple):
             return out.data
         function = ACTIVATIONS[self.activation]
         assert function is not None
-        for at in _blocks(source):
+        for at in slices(source, least=64):
             rows = self._empty(source[at])
             kernels.normalize(source[at], self.columns, False, None, rows)
             rows.copy_(function(rows))
@@ -96,7 +95,7 @@ class Recipe(NamedTuple):
         out = torch.empty_like(grad, memory_format=torch.contiguous_format)
         function = ACTIVATIONS[self.activation]
         assert function is not None
-        for at in _blocks(source):
+        for at in slices(source, least=64):
             part, drop = grad[at], self._drop(at.start, source[at])
             if drop is not None:
                 kernels.normalize(part.contiguous(), None, False, drop, out[at])
@@ -129,12 +128,6 @@ class Recipe(NamedTuple):
     def _of(columns: Optional[Tensor], activation: int, bits: int, seed: int, keys: int) -> Recipe:
         (share,) = struct.unpack("d", struct.pack("q", bits))
         return Recipe(columns, _NAMES[activation], None if keys < 0 else Drop.known(share, seed, keys))
-
-
-def _blocks(rows: Tensor) -> Iterator[slice]:
-    count = max(64, _BLOCK_BYTES // max(1, rows.shape[1] * rows.element_size()))
-    for begin in range(0, len(rows), count):
-        yield slice(begin, min(begin + count, len(rows)))
 
 
 class _Origin(NamedTuple):

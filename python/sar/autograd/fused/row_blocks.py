@@ -21,10 +21,19 @@ UNIT = 768
 libraries of matrix products sum over some hundred rows at a time (192, 256, 384), which divide this."""
 MOST = 32 * UNIT
 BLOCK_BYTES = 16 << 20
-
-
 MADE_BYTES = 4 << 20
 """Of rows that are made for each block: they should still be in a cache when they are multiplied."""
+
+
+SOME_BYTES = 1 << 20
+"""Of rows that something else is made of: what that takes beside its results is a few times as much."""
+
+
+def slices(rows: Tensor, most: int = SOME_BYTES, least: int = 1) -> Iterator[slice]:
+    """All rows, in runs of up to ``most`` bytes but of at least so many rows. Of no rows there is one run."""
+    count = max(least, most // max(1, rows[:1].numel() * rows.element_size()))
+    for begin in range(0, max(1, len(rows)), count):
+        yield slice(begin, begin + count)
 
 
 def block_rows(x: Tensor, most: int = BLOCK_BYTES) -> int:

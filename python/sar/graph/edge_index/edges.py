@@ -8,9 +8,9 @@ from weakref import WeakSet
 import torch
 from torch import Tensor
 
-from sar._engine import abi, session as _session
 from sar._engine.native import shared
 from sar.autograd.expression import Expr, evaluate
+from sar.autograd.types import anywhere
 from sar.graph.edge_tensor.calls import in_engine
 from sar.graph.edge_tensor.tensor import EdgeTensor
 from sar.graph.queries import edge_ends
@@ -111,9 +111,8 @@ class SplitEdges:
             self.check_square()
             columns, rows = self.numbers()
             own = torch.bincount(rows[columns == rows], minlength=self.rows("v"))
-            found = torch.tensor([float((own != 0).any()), float((own != 1).any())])
-            _session.all_reduce(found, "max", abi.TRAIN)
-            self._loops = LoopCounts(not found[0], not found[1])
+            some, others = anywhere((own != 0).any(), (own != 1).any())
+            self._loops = LoopCounts(not some, not others)
         return self._loops
 
     def with_loops(self, any_order: bool = False) -> SplitEdges:

@@ -70,14 +70,6 @@ def _sum(input: LoopMask, dim: Optional[int] = None, keepdim: bool = False, *, d
     return count
 
 
-def _any(input: LoopMask) -> Tensor:
-    return _sum(input) > 0
-
-
-def _all(input: LoopMask) -> Tensor:
-    return _sum(input) == input.edges.num_edges_global
-
-
 def _inverted(input: LoopMask) -> LoopMask:
     return LoopMask(input.edges, not input.loops)
 
@@ -98,7 +90,7 @@ def _getitem(input: Any, index: Any) -> Any:
 LoopMask.handlers = {
     Tensor.__getitem__: _getitem,
     **dict.fromkeys([Tensor.sum, torch.sum], _sum),
-    **dict.fromkeys([Tensor.any, torch.any], _any),
-    **dict.fromkeys([Tensor.all, torch.all], _all),
+    **dict.fromkeys([Tensor.any, torch.any], lambda input: _sum(input) > 0),
+    **dict.fromkeys([Tensor.all, torch.all], lambda input: _sum(input) == input.edges.num_edges_global),
     **dict.fromkeys([Tensor.__invert__, Tensor.logical_not, torch.logical_not, torch.bitwise_not], _inverted),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, ClassVar, Dict, Optional, Tuple
+from typing import Any, Callable, ClassVar, Dict, Tuple
 
 import torch
 from torch import Tensor
@@ -47,9 +47,7 @@ class SplitNumbers(Tensor):
 
     @classmethod
     @uncompiled
-    def __torch_function__(
-        cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
-    ) -> Any:
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func in _COUNTS:
             edges = args[0].edges
@@ -71,9 +69,7 @@ class SplitNumbers(Tensor):
         raise refused(func, args)
 
     @classmethod
-    def __torch_dispatch__(  # type: ignore[override]
-        cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
-    ) -> Any:
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any, kwargs: Any = None) -> Any:  # type: ignore[override]
         if func in _THE_SAME:
             return args[0]
         return cls.without_handler(func, args, kwargs or {})  # code that does not ask __torch_function__ arrives here

@@ -8,7 +8,8 @@ of destinations.
 
 from __future__ import annotations
 
-from typing import Any, Callable, ClassVar, Dict, List, Optional, Sequence
+from functools import partial
+from typing import Any, Callable, ClassVar, Dict, Iterator, List, Optional, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -172,17 +173,14 @@ def _whole(index: Any) -> bool:
 # ---- what the ends of edges tell --------------------------------------------------
 
 
-def _loops(loops: bool) -> Callable[..., Any]:
-    def handler(input: Any, other: Any) -> Any:
-        """Which edges are self loops: own nodes have the same numbers as sources and as destinations."""
-        ends = _whole(input) and _whole(other) and input.edges is other.edges and input.side != other.side
-        return LoopMask(input.edges, loops) if ends else NotImplemented
-
-    return handler
+def _loops(input: Any, other: Any, loops: bool) -> Any:
+    """Which edges are self loops: own nodes have the same numbers as sources and as destinations."""
+    ends = _whole(input) and _whole(other) and input.edges is other.edges and input.side != other.side
+    return LoopMask(input.edges, loops) if ends else NotImplemented
 
 
-handles(Tensor.eq, Tensor.__eq__, torch.eq)(_loops(True))
-handles(Tensor.ne, Tensor.__ne__, torch.ne)(_loops(False))
+handles(Tensor.eq, Tensor.__eq__, torch.eq)(partial(_loops, loops=True))
+handles(Tensor.ne, Tensor.__ne__, torch.ne)(partial(_loops, loops=False))
 
 
 @handles(torch.bincount, Tensor.bincount)
@@ -209,24 +207,21 @@ EDGES = 1009
 """Stands for the number of edges in tensors without data."""
 
 
-def _viewed(func: Callable[..., Any]) -> Callable[..., Any]:
-    def handler(input: Any, *args: Any, **kwargs: Any) -> Any:
-        if not isinstance(input, EdgeEnds) or any(isinstance(a, Tensor) for a in [*args, *kwargs.values()]):
-            return NotImplemented
-        shape = list(input.shape)
-        shape[input.place] = EDGES
-        strides = [int(n == input.place) for n in range(len(shape))]
-        try:
-            found = func(torch.empty_strided(shape, strides, device="meta"), *args, **kwargs)
-        except (RuntimeError, IndexError, TypeError):
-            return NotImplemented  # torch says what is wrong
-        places = [n for n, size in enumerate(found.shape) if size == EDGES and found.stride(n) == 1]
-        same = [found.stride(n) == 0 or found.shape[n] == 1 for n in range(found.dim()) if n not in places]
-        if len(places) != 1 or not all(same):
-            return NotImplemented
-        return _at(input, found.shape, places[0])
-
-    return handler
+def _viewed(func: Callable[..., Any], input: Any, *args: Any, **kwargs: Any) -> Any:
+    if not isinstance(input, EdgeEnds) or any(isinstance(a, Tensor) for a in [*args, *kwargs.values()]):
+        return NotImplemented
+    shape = list(input.shape)
+    shape[input.place] = EDGES
+    strides = [int(n == input.place) for n in range(len(shape))]
+    try:
+        found = func(torch.empty_strided(shape, strides, device="meta"), *args, **kwargs)
+    except (RuntimeError, IndexError, TypeError):
+        return NotImplemented  # torch says what is wrong
+    places = [n for n, size in enumerate(found.shape) if size == EDGES and found.stride(n) == 1]
+    same = [found.stride(n) == 0 or found.shape[n] == 1 for n in range(found.dim()) if n not in places]
+    if len(places) != 1 or not all(same):
+        return NotImplemented
+    return _at(input, found.shape, places[0])
 
 
 def _at(input: EdgeEnds, shape: Sequence[int], place: int) -> EdgeEnds:
@@ -240,33 +235,29 @@ def _sizes(args: Sequence[Any], kwargs: Any) -> Optional[List[int]]:
     return list(given) if all(isinstance(size, int) for size in given) else None
 
 
-def _sized(func: Callable[..., Any]) -> Callable[..., Any]:
+def _sized(func: Callable[..., Any], input: Any, *args: Any, **kwargs: Any) -> Any:
     """Functions that take the sizes of their result, in which the number of edges may be written out."""
-    view = _viewed(func)
-
-    def handler(input: Any, *args: Any, **kwargs: Any) -> Any:
-        sizes = _sizes(args, kwargs) if isinstance(input, EdgeEnds) else None
-        if sizes is None:
-            return NotImplemented
-        edges = input.edges.num_edges
-        if func in EXPANDS:
-            place = len(sizes) - Tensor.dim(input) + input.place
-            known = 0 <= place < len(sizes) and sizes[place] in (-1, edges)
-        else:
-            others = [n for n, size in enumerate(sizes) if size != 1] or [0]
-            place, known = others[0], -1 in sizes or (len(others) == 1 and sizes[others[0]] == edges)
-        if not known:
-            return NotImplemented
-        if -1 not in sizes or func in EXPANDS:
-            sizes[place] = EDGES
-        return view(input, sizes)
-
-    return handler
+    sizes = _sizes(args, kwargs) if isinstance(input, EdgeEnds) else None
+    if sizes is None:
+        return NotImplemented
+    edges = input.edges.num_edges
+    if func in EXPANDS:
+        place = len(sizes) - Tensor.dim(input) + input.place
+        known = 0 <= place < len(sizes) and sizes[place] in (-1, edges)
+    else:
+        others = [n for n, size in enumerate(sizes) if size != 1] or [0]
+        place, known = others[0], -1 in sizes or (len(others) == 1 and sizes[others[0]] == edges)
+    if not known:
+        return NotImplemented
+    if -1 not in sizes or func in EXPANDS:
+        sizes[place] = EDGES
+    return _viewed(func, input, sizes)
 
 
 EXPANDS = (Tensor.expand, torch.broadcast_to, Tensor.broadcast_to)
 
 
+@handles(Tensor.expand_as)
 def _as_other(input: Any, other: Any) -> Any:
     """``expand_as``: the shape of messages, or of numbers that have one for each edge."""
     if not isinstance(input, EdgeEnds):
@@ -275,34 +266,30 @@ def _as_other(input: Any, other: Any) -> Any:
     return EdgeEnds.handlers[Tensor.expand](input, tuple(other.shape))
 
 
-def _repeat(func: Callable[..., Any]) -> Callable[..., Any]:
-    def handler(input: Any, *args: Any, **kwargs: Any) -> Any:
-        times = _sizes(args, kwargs) if isinstance(input, EdgeEnds) else None
-        if times is None:
-            return NotImplemented
-        n = Tensor.dim(input)
-        times = [1] * (n - len(times)) + times
-        place = len(times) - n + input.place
-        if times[place] != 1:
-            return NotImplemented
-        sizes = [1] * (len(times) - n) + list(input.shape)
-        return _at(input, [size * t for size, t in zip(sizes, times)], place)
-
-    return handler
+@handles(Tensor.repeat, Tensor.tile, torch.tile)
+def _repeat(input: Any, *args: Any, **kwargs: Any) -> Any:
+    times = _sizes(args, kwargs) if isinstance(input, EdgeEnds) else None
+    if times is None:
+        return NotImplemented
+    n = Tensor.dim(input)
+    times = [1] * (n - len(times)) + times
+    place = len(times) - n + input.place
+    if times[place] != 1:
+        return NotImplemented
+    sizes = [1] * (len(times) - n) + list(input.shape)
+    return _at(input, [size * t for size, t in zip(sizes, times)], place)
 
 
-for _name in ("view", "reshape", "expand", "broadcast_to", "repeat", "tile"):
-    for _owner in (Tensor, torch):
-        _func = getattr(_owner, _name, None)
-        if _func is not None:
-            EdgeEnds.handlers[_func] = (_repeat if _name in ("repeat", "tile") else _sized)(_func)
-for _name in ("unsqueeze", "squeeze", "transpose", "swapaxes", "swapdims", "permute", "movedim", "moveaxis", "t"):
-    for _owner in (Tensor, torch):
-        EdgeEnds.handlers[getattr(_owner, _name)] = _viewed(getattr(_owner, _name))
-for _name in ("T", "mT"):
-    EdgeEnds.handlers[getattr(Tensor, _name).__get__] = _viewed(getattr(Tensor, _name).__get__)
-EdgeEnds.handlers[Tensor.expand_as] = _as_other
-_item = _viewed(Tensor.__getitem__)
+def _views() -> Iterator[Any]:
+    names = "unsqueeze squeeze transpose swapaxes swapdims permute movedim moveaxis t"
+    for name in names.split():
+        yield from (getattr(Tensor, name), getattr(torch, name))
+    yield from (Tensor.T.__get__, Tensor.mT.__get__)  # type: ignore[attr-defined]
+
+
+EdgeEnds.handlers.update({func: partial(_viewed, func) for func in _views()})
+for _func in (Tensor.view, Tensor.reshape, torch.reshape, *EXPANDS):
+    EdgeEnds.handlers[_func] = partial(_sized, _func)
 
 
 @handles(Tensor.__getitem__)
@@ -313,4 +300,4 @@ def _getitem(input: Any, index: Any) -> Any:
     if type(mask) is Tensor and mask.dtype == torch.bool:
         sources, rows = input.edges.numbers()[:, mask]
         return rows if torch.equal(sources, rows) else NotImplemented  # self loops begin and end at own nodes
-    return _item(input, index)
+    return _viewed(Tensor.__getitem__, input, index)

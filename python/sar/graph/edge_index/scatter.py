@@ -7,13 +7,15 @@ in-edges of its nodes. Those in place change the tensor that they are given, as 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Callable, Dict, Optional, Tuple
 
 import torch
 from torch import Tensor
 
-from sar._engine import abi, session as _session
+from sar._engine import session as _session
 from sar.autograd.dtypes import FLOATS
+from sar.autograd.types import anywhere
 from sar.graph.edge_tensor.tensor import values
 from sar.graph.edge_tensor.written_softmax import may_be_softmax, remember
 from sar.graph.refused import refusal
@@ -59,7 +61,8 @@ def _put(
         raise RuntimeError(f"{name}: {input.dtype} and {src.dtype} were given, and have to be the same")
     total = reduced(edges, side, src, dim, op[1:] if extremum else "sum")
     if op == "sum" and include_self:
-        zeros = _in_place(func) and alpha == 1 and may_be_softmax("sum", src) and _zeros(input)
+        zeros = _in_place(func) and alpha == 1 and may_be_softmax("sum", src)
+        zeros = zeros and anywhere(input.detach().count_nonzero()) == [False]
         made = input.add_(total, alpha=alpha) if _in_place(func) else input.add(total, alpha=alpha)
         return remember(made, "sum", src) if zeros and side == "v" and dim == 0 else made
     count = edges.relation.degrees(out=side == "u").view(-1, *(1,) * (input.dim() - dim - 1))
@@ -69,13 +72,6 @@ def _put(
         made = torch.where(count > 0, total / count.clamp(min=1) if op == "mean" else total, input)
     made = input.copy_(made) if _in_place(func) else made
     return remember(made, "max", src) if op == "amax" and extremum and side == "v" and dim == 0 else made
-
-
-def _zeros(input: Tensor) -> bool:
-    """Whether all numbers of all workers are 0. Collective."""
-    other = torch.tensor([float(input.detach().count_nonzero() > 0)])
-    _session.all_reduce(other, "max", abi.TRAIN)
-    return not bool(other)
 
 
 def _in_place(func: Any) -> bool:
@@ -115,61 +111,46 @@ def _set(func: Any, input: Any, index: Any, value: Any, dim: int = 0) -> Any:
 # ---- functions of torch ------------------------------------------------------------
 
 
-def _scatter_add(func: Any) -> Callable[..., Any]:
-    return lambda input, dim, index, src: _put(func, input, dim, index, src, "sum")
+def _scatter_add(func: Any, input: Any, dim: int, index: Any, src: Any) -> Any:
+    return _put(func, input, dim, index, src, "sum")
 
 
-def _index_add(func: Any) -> Callable[..., Any]:
-    return lambda input, dim, index, source, *, alpha=1: _put(func, input, dim, index, source, "sum", alpha)
+def _index_add(func: Any, input: Any, dim: int, index: Any, source: Any, *, alpha: float = 1) -> Any:
+    return _put(func, input, dim, index, source, "sum", alpha)
 
 
-def _reduce(func: Any) -> Callable[..., Any]:
-    def handler(
-        input: Any, dim: int, index: Any, src: Any = None, reduce: str = "", *, include_self: bool = True, **named: Any
-    ) -> Any:
-        src = named.get("source", src)
-        return _put(func, input, dim, index, src, OPERATIONS[reduce], include_self=include_self)
-
-    return handler
+def _reduce(func: Any, input: Any, dim: int, index: Any, src: Any = None, reduce: str = "", **named: Any) -> Any:
+    src, include_self = named.get("source", src), named.get("include_self", True)
+    return _put(func, input, dim, index, src, OPERATIONS[reduce], include_self=include_self)
 
 
-def _scatter(func: Any) -> Callable[..., Any]:
-    def handler(
-        input: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: Optional[str] = None
-    ) -> Any:
-        src = value if src is None else src
-        if reduce is None or not isinstance(src, Tensor):
-            return _set(func, input, index, src, dim)
-        return _put(func, input, dim, index, src, OPERATIONS[reduce])
-
-    return handler
+def _scatter(
+    func: Any, input: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: Optional[str] = None
+) -> Any:
+    src = value if src is None else src
+    if reduce is None or not isinstance(src, Tensor):
+        return _set(func, input, index, src, dim)
+    return _put(func, input, dim, index, src, OPERATIONS[reduce])
 
 
-def _index_put(func: Any) -> Callable[..., Any]:
-    def handler(input: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
-        (index,) = indices if len(indices) == 1 else (None,)
-        if not accumulate:
-            return _set(func, input, index, values)
-        if isinstance(index, EdgeEnds) and values.dim() < input.dim():
-            values = values.expand(index.edges.num_edges, *input.shape[1:])
-        return _put(func, input, 0, index, values, "sum")
-
-    return handler
+def _index_put(func: Any, input: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+    (index,) = indices if len(indices) == 1 else (None,)
+    if not accumulate:
+        return _set(func, input, index, values)
+    if isinstance(index, EdgeEnds) and values.dim() < input.dim():
+        values = values.expand(index.edges.num_edges, *input.shape[1:])
+    return _put(func, input, 0, index, values, "sum")
 
 
-def _index_copy(func: Any) -> Callable[..., Any]:
-    return lambda input, dim, index, source: _set(func, input, index, source, dim)
+def _index_copy(func: Any, input: Any, dim: int, index: Any, source: Any) -> Any:
+    return _set(func, input, index, source, dim)
 
 
-def _index_fill(func: Any) -> Callable[..., Any]:
-    return lambda input, dim, index, value: _set(func, input, index, value, dim)
+def _index_fill(func: Any, input: Any, dim: int, index: Any, value: Any) -> Any:
+    return _set(func, input, index, value, dim)
 
 
-def _setitem(func: Any) -> Callable[..., Any]:
-    return lambda input, index, value: _set(func, input, index, value)
-
-
-HANDLERS: Dict[str, Callable[[Any], Callable[..., Any]]] = {
+HANDLERS: Dict[str, Callable[..., Any]] = {
     "scatter_add": _scatter_add,
     "index_add": _index_add,
     "scatter_reduce": _reduce,
@@ -179,10 +160,10 @@ HANDLERS: Dict[str, Callable[[Any], Callable[..., Any]]] = {
     "index_copy": _index_copy,
     "index_fill": _index_fill,
 }
-"""By the name of the function that returns a new tensor."""
+"""By the name of the function that returns a new tensor; they are given the function and its arguments."""
 
-for _name, _made in HANDLERS.items():
+for _name, _handler in HANDLERS.items():
     for _owner, _suffix in ((Tensor, "_"), (Tensor, ""), (torch, "")):
         _func = getattr(_owner, _name + _suffix)
-        EdgeEnds.handlers[_func] = _made(_func)
-EdgeEnds.handlers[Tensor.__setitem__] = _setitem(Tensor.__setitem__)
+        EdgeEnds.handlers[_func] = partial(_handler, _func)
+EdgeEnds.handlers[Tensor.__setitem__] = partial(_set, Tensor.__setitem__)

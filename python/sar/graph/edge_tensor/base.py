@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -56,46 +56,22 @@ class BaseEdgeTensor(Tensor):
         """Whose edges these are."""
         return self._relation
 
-    @property
-    def in_engine(self) -> bool:
-        """Whether the engine computes it."""
-        raise NotImplementedError
-
-    @property
-    def expr(self) -> Expr:
-        """The value of each edge as an expression of the engine."""
-        raise NotImplementedError
-
-    def materialize(self) -> Tensor:
-        """The values."""
-        raise NotImplementedError
-
-    def extended(self, computation: Expr) -> BaseEdgeTensor:
-        """A tensor of the same edges with another expression."""
-        raise NotImplementedError
-
-    def by_rows(self) -> Expr:
-        """What computes it, of parts that treat each edge by itself."""
-        raise NotImplementedError
-
-    def parts(self) -> Optional[Tuple[Expr, ...]]:
-        """Expressions of the engine that give it side by side; None where there are none."""
-        raise NotImplementedError
-
     def kept_value(self) -> Optional[Tensor]:
         """The values, where they were computed before, with gradients if they are wanted now."""
         with torch._C.DisableTorchFunctionSubclass():
             wanted = torch.is_grad_enabled() and self.requires_grad
         return None if self._value is None or (wanted and not self._value.requires_grad) else self._value
 
-    def _keep_what_was_read(self) -> None:
-        """Before its values change in place: what was made of them, and is not computed yet, is made of a copy."""
-        raise NotImplementedError
+    if TYPE_CHECKING:  # what EdgeTensor has
 
-    def _take(self, other: Tensor) -> None:
-        """Has the values of ``other`` from now on."""
-        raise NotImplementedError
-
-    def _rewritten(self, value: Tensor) -> Tensor:
-        """A tensor of other values, with the gradients of this one."""
-        raise NotImplementedError
+        @property
+        def in_engine(self) -> bool: ...
+        @property
+        def expr(self) -> Expr: ...
+        def materialize(self) -> Tensor: ...
+        def extended(self, computation: Expr) -> BaseEdgeTensor: ...
+        def by_rows(self) -> Expr: ...
+        def parts(self) -> Optional[Tuple[Expr, ...]]: ...
+        def _keep_what_was_read(self) -> None: ...
+        def _take(self, other: Tensor) -> None: ...
+        def _rewritten(self, value: Tensor) -> Tensor: ...

@@ -21,7 +21,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from sar.autograd.autocast import autocast_state, under
 from sar.autograd.dtypes import FLOATS
 from sar.autograd.expression import Expr, evaluate
-from sar.autograd.types import Relation, check_version, version
+from sar.autograd.types import Relation, check_version, ordered, version
 
 from .base import BaseEdgeTensor
 from .count import EdgeCount, warn_of_count
@@ -39,7 +39,6 @@ __all__ = [
     "formed",
     "in_engine",
     "needs_grad",
-    "ordered",
     "recorded",
     "remade",
     "rows",
@@ -117,35 +116,11 @@ def in_engine(x: Expr) -> bool:
     return not isinstance(x, Call) and x.dtype in FLOATS
 
 
-def ordered(*exprs: Expr, inside: Callable[[Expr], Sequence[Expr]] = lambda x: x.args) -> List[Expr]:
-    """Expressions and all that they are computed from, each after its arguments."""
-    found: Dict[int, Expr] = {}
-    stack = [*reversed(exprs)]
-    while stack:
-        x = stack[-1]
-        missing = [] if id(x) in found else [a for a in inside(x) if id(a) not in found]
-        if missing:
-            stack.extend(missing)
-        else:
-            found.setdefault(id(x), stack.pop())
-    return list(found.values())
-
-
 def needs_grad(x: Expr) -> bool:
     """Whether a tensor that the expression reads needs a gradient."""
     if isinstance(x, Call):
         return x.requires_grad
-    seen, open_ = set(), [x]
-    while open_:
-        node = open_.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        tensor = node.tensor
-        if tensor is not None and tensor.requires_grad:
-            return True
-        open_.extend(node.args)
-    return False
+    return any(node.tensor is not None and node.tensor.requires_grad for node in ordered(x))
 
 
 def remade(
@@ -227,7 +202,7 @@ _forms: OrderedDict[Any, Any] = OrderedDict()
 FORMS = 4096
 
 
-def without_data(x: Any, device: str = "meta") -> Tensor:
+def without_data(x: Any, device: str) -> Tensor:
     """A tensor like another one, or like rows of an expression, that has no data."""
     if isinstance(x, Expr):
         shape, needs = (ROWS, *x.shape), needs_grad(x)

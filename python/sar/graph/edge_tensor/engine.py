@@ -120,10 +120,6 @@ def _div(input: Any, other: Any, *, rounding_mode: Optional[str] = None) -> Any:
     return _binary("div", input, other) if rounding_mode is None else NotImplemented
 
 
-def _rdiv(input: Any, other: Any) -> Any:
-    return _binary("div", other, input)
-
-
 # ---- element by element ----------------------------------------------------
 
 
@@ -190,10 +186,6 @@ def _clone(input: Any, **kwargs: Any) -> Any:
     return made
 
 
-def _detach(input: Any) -> Any:
-    return input.extended(detached(input._computation))
-
-
 # ---- shapes of features ----------------------------------------------------
 
 
@@ -229,7 +221,7 @@ BY_ELEMENT: Dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("rsub", "__rsub__"), _rsub),
     **dict.fromkeys(("mul", "multiply", "__mul__", "__rmul__", "__imul__"), _mul),
     **dict.fromkeys(("div", "divide", "true_divide", "__truediv__", "__div__", "__itruediv__", "__idiv__"), _div),
-    **dict.fromkeys(("__rtruediv__", "__rdiv__"), _rdiv),
+    **dict.fromkeys(("__rtruediv__", "__rdiv__"), lambda input, other: _div(other, input)),
     **{op: _unary(op) for op in ("neg", "relu", "exp", "log", "sqrt", "sigmoid", "tanh", "abs", "reciprocal")},
     **dict.fromkeys(("negative", "__neg__"), _unary("neg")),
     **dict.fromkeys(("absolute", "__abs__"), _unary("abs")),
@@ -243,6 +235,6 @@ BY_ELEMENT: Dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("clamp", "clip"), _clamp),
     "dropout": _dropout,
     "clone": _clone,
-    **dict.fromkeys(("detach", "Tensor.data"), _detach),
+    **dict.fromkeys(("detach", "Tensor.data"), lambda input: input.extended(detached(input._computation))),
 }
 """By the names of the table."""

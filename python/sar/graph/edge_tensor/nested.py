@@ -14,13 +14,8 @@ def leaves(tree: Any) -> List[Any]:
     """What is neither a sequence nor a dictionary, in order."""
     if not isinstance(tree, (list, tuple, dict)):
         return [tree]
-    found = []
-    for item in tree.values() if isinstance(tree, dict) else tree:
-        if isinstance(item, (list, tuple, dict)):
-            found += leaves(item)
-        else:
-            found.append(item)
-    return found
+    items = tree.values() if isinstance(tree, dict) else tree
+    return [leaf for item in items for leaf in leaves(item)]
 
 
 def tensors(tree: Any) -> List[Tensor]:

@@ -12,6 +12,7 @@ from sar._engine import abi, blocks, session as _session
 from sar.autograd.expression import evaluate, load
 from sar.autograd.fetch import fetch
 from sar.autograd.transpose import sum_to_sources
+from sar.autograd.types import anywhere
 from sar.graph.queries import edge_ends
 from sar.graph.relation import Relation
 
@@ -65,8 +66,7 @@ def source_maximum(relation: Relation, values: Tensor) -> Tensor:
     with torch.no_grad():
         best = _largest(relation, columns, values.detach())
         best = best.masked_fill((relation.degrees(out=True) == 0).unsqueeze(1), 0)
-    wanted = torch.tensor([float(values.requires_grad and torch.is_grad_enabled())])
-    _session.all_reduce(wanted, "max", abi.TRAIN)
+    (wanted,) = anywhere(values.requires_grad and torch.is_grad_enabled())
     if not wanted:
         return best
     with torch.no_grad():

@@ -7,6 +7,7 @@ equal.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
@@ -129,12 +130,8 @@ def features(shape: Sequence[int], sizes: Sequence[int]) -> Optional[List[int]]:
     """
     if not sizes or not all(isinstance(size, int) for size in sizes):
         return None
-    count, known, wanted = 1, 1, list(sizes[1:])
-    for size in shape[1:]:
-        count *= size
-    for size in wanted:
-        known *= 1 if size == -1 else size
-    open_ = wanted.count(-1)
+    wanted = list(sizes[1:])
+    count, known, open_ = prod(shape[1:]), prod(size for size in wanted if size != -1), wanted.count(-1)
     if sizes[0] == -1:
         keeps = not open_ and known == count
     else:  # without edges torch could not tell what -1 stands for; other workers can

@@ -190,6 +190,7 @@ class EdgeTensor(BaseEdgeTensor):
         return self
 
     def _keep_what_was_read(self) -> None:
+        """Before its values change in place: what was made of them, and is not computed yet, is made of a copy."""
         if self._computation.op == "load" and self._computation.side == "e":
             self._computation.copy_tensor()
 
@@ -207,6 +208,7 @@ class EdgeTensor(BaseEdgeTensor):
                 self._watch()
 
     def _rewritten(self, value: Tensor) -> Tensor:
+        """A tensor of other values, with the gradients of this one."""
         with torch.enable_grad():
             if self._edges is None:
                 return rewritten(self.materialize(), values(value))
@@ -221,9 +223,7 @@ class EdgeTensor(BaseEdgeTensor):
 
     @classmethod
     @uncompiled
-    def __torch_function__(
-        cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
-    ) -> Any:
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func in METADATA or func in OF_HOOKS or (func is Tensor.view_as and args[0] is args[1]):
             return _told(func, args, kwargs)
@@ -238,9 +238,7 @@ class EdgeTensor(BaseEdgeTensor):
         return made
 
     @classmethod
-    def __torch_dispatch__(  # type: ignore[override]
-        cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
-    ) -> Any:
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any, kwargs: Any = None) -> Any:  # type: ignore[override]
         # code that does not ask __torch_function__ arrives here: it gets the values
         if func is torch.ops.aten.view.default and list(args[1]) == list(args[0].shape):
             return args[0]._same()
@@ -364,9 +362,7 @@ def _not_in_place(func: Any, args: Any, kwargs: Any) -> Tuple[Any, Any, bool]:
     return args, {**kwargs, "inplace": False}, bool(kwargs.get("inplace"))
 
 
-def _with_values(
-    func: Any, args: Any, kwargs: Any, given: List[EdgeTensor], in_place: bool = False, writes: bool = False
-) -> Any:
+def _with_values(func: Any, args: Any, kwargs: Any, given: List[EdgeTensor], in_place: bool, writes: bool) -> Any:
     """Calls a function with the values of this worker's edges.
 
     :param in_place: it changes its first argument, which is of edges

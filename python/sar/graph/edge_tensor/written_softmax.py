@@ -8,7 +8,7 @@ where a step is missing, or another one is in between, nothing is remembered and
 from __future__ import annotations
 
 import numbers
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Tuple
 
 import torch
 from torch import Tensor
@@ -32,9 +32,7 @@ class Reduced(Tensor):
     messages: Tuple[Any, Any]
 
     @classmethod
-    def __torch_function__(
-        cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
-    ) -> Any:
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if any(hasattr(kind, "numbers") for kind in types):
             return NotImplemented  # its rows are picked by edge
         with torch._C.DisableTorchFunctionSubclass():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Dict, List, MutableMapping, Optional, Tuple
 
 import torch
@@ -32,7 +33,6 @@ class EdgeSpace:
         self.source, self.target = state.frames[self.etype[0]], state.frames[self.etype[2]]
         self.edge = state.edge_frames[self.etype]
         self._positions = positions
-        self._shard_edges: Optional[List[int]] = None
 
     def columns(self, side: str) -> MutableMapping[str, Any]:
         """The columns of a side."""
@@ -76,10 +76,12 @@ class EdgeSpace:
 
     def shard(self, peer: int) -> ShardInfo:
         """What functions that ask for ``sar_shard_info`` get with edges from a worker's nodes."""
-        ranges = self.state.part_ranges
-        if self._shard_edges is None:
-            _, columns, _ = self.relation.in_edges(torch.arange(self.relation.num_dst))
-            counts = torch.bincount(self.relation.columns_owner()[columns], minlength=len(ranges))
-            self._shard_edges = [0, *counts.cumsum(0).tolist()]
-        edges = self._shard_edges[peer], self._shard_edges[peer + 1]
-        return ShardInfo(peer, ranges[peer], ranges[_session.current().rank], edges)
+        ranges, starts = self.state.part_ranges, self._shard_starts
+        return ShardInfo(peer, ranges[peer], ranges[_session.current().rank], (starts[peer], starts[peer + 1]))
+
+    @functools.cached_property
+    def _shard_starts(self) -> List[int]:
+        """The first edge of each shard, and the end."""
+        _, columns, _ = self.relation.in_edges(torch.arange(self.relation.num_dst))
+        counts = torch.bincount(self.relation.columns_owner()[columns], minlength=len(self.state.part_ranges))
+        return [0, *counts.cumsum(0).tolist()]

@@ -20,15 +20,10 @@ from .builtin import called
 from .edge_space import EdgeSpace
 from .record import Recorded, record
 
-__all__ = ["recorded", "reduced_by_function", "reduced_messages"]
+__all__ = ["recorded", "reduced_by_function"]
 
 REDUCED = 4
 """A reduce function is expected to take so many times the memory of the messages that it gets."""
-
-
-def reduced_messages(space: EdgeSpace, function: Any, received: builtin.Reducer) -> Tensor:
-    """A Python message function with a built-in reducer."""
-    return recorded(space, function, received.msg_field).results(received.op)[received.msg_field]
 
 
 def recorded(

@@ -6,9 +6,9 @@ from typing import Any, Optional
 
 from torch import Tensor
 
-from sar import function
 from sar.autograd import expression, message
 from sar.autograd.compile import uncompiled
+from sar.autograd.expression import Expr
 from sar.errors import WholeGraphError
 from sar.graph.edge_tensor.tensor import EdgeTensor, as_expr
 from sar.graph.frames import is_lazy
@@ -17,9 +17,8 @@ from .cross_reduce import without_messages
 
 __all__ = ["reduced_messages", "values_of_edges"]
 
-LHS, RHS, MESSAGE, RESULT = "lhs_data", "rhs_data", "message", "result"
 
-
+@uncompiled
 def reduced_messages(graph: Any, op: str, reduce: str, lhs: Optional[Tensor], rhs: Optional[Tensor]) -> Tensor:
     """``dgl.ops.gspmm``: messages of sources and edges, reduced at their destinations. Collective.
 
@@ -35,19 +34,7 @@ def reduced_messages(graph: Any, op: str, reduce: str, lhs: Optional[Tensor], rh
         raise WholeGraphError(
             "dgl.ops on a reversed graph", "reverse.update_all, with sum and mean, takes the same messages"
         )
-    with graph.local_scope():
-        if lhs is not None:
-            graph.srcdata[LHS] = lhs
-        if rhs is not None:
-            graph.edata[RHS] = rhs
-        if op == "copy_lhs":
-            sent: Any = function.copy_u(LHS, MESSAGE)
-        elif op == "copy_rhs":
-            sent = function.copy_e(RHS, MESSAGE)
-        else:
-            sent = getattr(function, f"u_{op}_e")(LHS, RHS, MESSAGE)
-        graph.update_all(sent, getattr(function, reduce)(MESSAGE, RESULT))
-        out: Tensor = graph.dstdata[RESULT]
+    out = expression.evaluate(graph._relation(None), _written(graph, op, lhs, rhs, "u", "e"), reduce)
     return without_messages(out, graph.in_degrees(), reduce == "max") if reduce in ("max", "min") else out
 
 
@@ -63,14 +50,20 @@ def values_of_edges(
     :param rhs: likewise
     :returns: an edge tensor ``[num_edges, ...]``
     """
-    relation = graph._relations[0]
+    return EdgeTensor(graph._relations[0], _written(graph, op, lhs, rhs, lhs_target, rhs_target))
+
+
+def _written(
+    graph: Any, op: str, lhs: Optional[Tensor], rhs: Optional[Tensor], lhs_target: str, rhs_target: str
+) -> Expr:
+    """A value of each edge as an expression of the relation as it is, which a reversed graph has turned."""
     counts = {"u": graph.num_src_nodes(), "v": graph.num_dst_nodes(), "e": graph.num_edges()}
     loaded = []
-    for name, rows, side in ((LHS, lhs, lhs_target), (RHS, rhs, rhs_target)):
-        if rows is not None and op != {LHS: "copy_rhs", RHS: "copy_lhs"}[name]:
+    for name, rows, side in (("lhs_data", lhs, lhs_target), ("rhs_data", rhs, rhs_target)):
+        if rows is not None and op != {"lhs_data": "copy_rhs", "rhs_data": "copy_lhs"}[name]:
             if not is_lazy(rows):
                 message.check(rows, counts[side], expression.SIDES[side], name)
             if getattr(graph, "is_reversed", False):
                 side = {"u": "v", "v": "u", "e": "e"}[side]
             loaded.append(as_expr(rows, side))
-    return EdgeTensor(relation, loaded[0] if op.startswith("copy") else expression.binary(op, *loaded))
+    return loaded[0] if op.startswith("copy") else expression.binary(op, *loaded)

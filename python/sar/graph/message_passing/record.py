@@ -8,6 +8,7 @@ worker whose function has returned serves the others until all have returned.
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
@@ -17,9 +18,10 @@ from sar.autograd.double_backward import differentiable_once
 from sar.autograd.dtypes import FLOATS
 from sar.autograd.expression import Expr, evaluate
 from sar.autograd.fetch import fetch
+from sar.autograd.types import ordered
 from sar.distributed.agreement import agree
 from sar.errors import PeerLostError, RemoteError, ScheduleError
-from sar.graph.edge_tensor.calls import by_rows, ordered, rows
+from sar.graph.edge_tensor.calls import by_rows, rows
 from sar.graph.edge_tensor.tensor import EdgeTensor, as_expr, values
 from sar.graph.frames import is_lazy
 from sar.graph.queries import edge_ends
@@ -50,7 +52,6 @@ class Recording:
     def __init__(self, space: EdgeSpace, chosen: Optional[Tensor] = None) -> None:
         self.space, self.relation, self.chosen = space, space.relation, chosen
         self.num_edges = self.relation.num_edges if chosen is None else len(chosen)
-        self._both: Optional[Tuple[Tensor, Tensor]] = None
         self._columns: Dict[Slot, Tensor] = {}
         self._slots: Dict[Tuple[str, int], Slot] = {}
         self._fetched: Dict[str, Tensor] = {}
@@ -99,18 +100,17 @@ class Recording:
             column = self._fetched[name]
         if side == "e":
             return column if self.chosen is None else column.index_select(0, self.chosen)
-        return column.index_select(0, self._ends()[side == "v"])
+        return column.index_select(0, self._ends[side == "v"])
 
+    @functools.cached_property
     def _ends(self) -> Tuple[Tensor, Tensor]:
         """Columns of sources and rows of destinations."""
-        if self._both is None:
-            columns, rows = edge_ends(self.relation)
-            self._both = (columns, rows) if self.chosen is None else (columns[self.chosen], rows[self.chosen])
-        return self._both
+        columns, rows = edge_ends(self.relation)
+        return (columns, rows) if self.chosen is None else (columns[self.chosen], rows[self.chosen])
 
     def _peers(self) -> Tensor:
         """The worker that owns the source of each edge."""
-        return self.relation.columns_owner().index_select(0, self._ends()[0])
+        return self.relation.columns_owner().index_select(0, self._ends[0])
 
     # ---- values ------------------------------------------------------------
 
@@ -265,7 +265,7 @@ def record(
     tensors: Dict[str, Tensor] = {}
     error: Optional[Exception] = None
     try:
-        tensors = {k: _settled(t) for k, t in function(recording.batch()).items()}
+        tensors = function(recording.batch())
         if wanted is not None:
             tensors = {wanted: _picked(tensors, wanted, name)}
         outputs = {k: Output(tuple(t.shape[1:]), t.dtype, t.requires_grad) for k, t in tensors.items()}
@@ -291,12 +291,6 @@ def record(
 
 _LONGEST = 4000
 """Characters of an error that other workers are told."""
-
-
-def _settled(tensor: Tensor) -> Tensor:
-    """A result as an edge tensor or a plain one."""
-    settled: Tensor = tensor if isinstance(tensor, EdgeTensor) else values(tensor)
-    return settled
 
 
 def _picked(tensors: Dict[str, Tensor], wanted: str, name: str) -> Tensor:

@@ -127,11 +127,7 @@ class MessagePassing(GraphQueries):
             for relation in self._relations:
                 self.apply_edges(func, etype=relation.canonical)
             return
-        space = self._space(etype)
-        chosen = chosen_edges(edges, space.relation.num_edges)
-        sent = builtin.message(func)
-        results = {sent.out_field: edge_values(space, sent)} if sent else edge_function(space, func, chosen)
-        space.edge.update(merged_edges(space, results, chosen, picked=sent is None))
+        set_edges(self._space(etype), builtin.message(func), func, edges)
 
     @uncompiled
     def apply_nodes(self, func: NodeFunction, v: str = ALL, ntype: Optional[str] = None) -> None:
@@ -160,15 +156,16 @@ def passed(
     """
     sent, received = builtin.message(message_func), builtin.reducer(reduce_func)
     if received is None or sent is None:
-        from .functions import reduced_by_function, reduced_messages
+        from .functions import recorded, reduced_by_function
 
         if received is None:
             results = reduced_by_function(space, message_func, sent, reduce_func)
         else:
-            results = {received.out_field: reduced_messages(space, message_func, received)}
+            field = received.msg_field
+            results = {received.out_field: recorded(space, message_func, field).results(received.op)[field]}
     else:
         builtin.check_pair(sent, received)
-        results = {received.out_field: _reduced(space, sent, received.op)}
+        results = {received.out_field: expression.evaluate(space.relation, _written(space, sent), received.op)}
     if raw and received is not None and received.op in ("max", "min"):
         degrees = space.relation.degrees(out=False)
         results = {k: without_messages(out, degrees, received.op == "max") for k, out in results.items()}
@@ -192,19 +189,6 @@ def edge_function(
 # ---- built-in functions ----------------------------------------------------
 
 
-def _reduced(space: EdgeSpace, sent: builtin.Message, reduce: str) -> Tensor:
-    """A built-in message with a built-in reducer."""
-    if reduce in ("sum", "mean") and sent.name in ("copy_u", "u_mul_e", "e_mul_u"):
-        terms = sorted(sent.terms, key=lambda term: term.side == "e")
-        values = [space.columns(term.side)[term.field] for term in terms]
-        names = [space.label(term.side, term.field) for term in terms]
-        if len(terms) == 1:
-            return messages.copy_u(space.relation, reduce, values[0], names[0])
-        if not is_lazy(values[1]):
-            return messages.u_mul_e(space.relation, reduce, values[0], values[1], names[0], names[1])
-    return expression.evaluate(space.relation, _written(space, sent), reduce)
-
-
 def edge_values(space: EdgeSpace, sent: builtin.Message) -> Tensor:
     """A built-in message as a column of edges, not computed."""
     if sent.name == "copy_e":
@@ -225,8 +209,13 @@ def _written(space: EdgeSpace, sent: builtin.Message) -> Expr:
     try:
         return expression.binary(sent.op, *loaded)
     except (TypeError, ValueError) as error:
-        both = " and ".join(space.label(term.side, term.field) for term in sent.terms)
-        raise type(error)(f"{both}: {error}") from None
+        shapes = [(space.count(term.side)[0], *x.shape) for term, x in zip(sent.terms, loaded)]
+        kinds = shapes if isinstance(error, ValueError) else [x.dtype for x in loaded]
+        both = " and ".join(f"{space.label(*term)} is {kind}" for term, kind in zip(sent.terms, kinds))
+        short, long = sorted(shapes, key=len)
+        per_head = isinstance(error, ValueError) and short[1:] == long[1:-1]
+        hint = f"; for one weight per head give it as {(*short, 1)}" if per_head else ""
+        raise type(error)(f"{both}: {error}{hint}") from None
 
 
 def _operand(space: EdgeSpace, term: builtin.Term) -> Expr:
@@ -272,17 +261,18 @@ def chosen_edges(edges: Any, num_edges: int) -> Optional[Tensor]:
     return given
 
 
-def merged_edges(
-    space: EdgeSpace, results: Dict[str, Tensor], chosen: Optional[Tensor], picked: bool
-) -> Dict[str, Tensor]:
-    """Columns of edges with some rows replaced; 0 in the others where the column is new.
+def set_edges(space: EdgeSpace, sent: Optional[builtin.Message], function: Any, edges: Edges) -> None:
+    """Sets columns of edges to what a message gives, or some rows: others stay, or are 0 in a new column. Collective.
 
-    :param picked: whether results have rows of the chosen edges alone
+    :param sent: the message, if it is built in
+    :param function: the message, if it is in Python
     """
-    if chosen is None:
-        return results
-    picks = {name: value if picked else value.index_select(0, chosen) for name, value in results.items()}
-    return {name: with_rows(space, "e", name, value, chosen) for name, value in picks.items()}
+    chosen = chosen_edges(edges, space.relation.num_edges)
+    results = {sent.out_field: edge_values(space, sent)} if sent else edge_function(space, function, chosen)
+    if chosen is not None:
+        picked = {name: value.index_select(0, chosen) if sent else value for name, value in results.items()}
+        results = {name: with_rows(space, "e", name, value, chosen) for name, value in picked.items()}
+    space.edge.update(results)
 
 
 def with_rows(space: EdgeSpace, side: str, name: str, value: Tensor, chosen: Tensor) -> Tensor:

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from sar.autograd.dtypes import refusal
 from sar.autograd.expression import Expr
+from sar.autograd.types import ordered
 from sar.distributed.agreement import agree
-from sar.graph.edge_tensor.calls import Call, computed, needs_grad, ordered
+from sar.graph.edge_tensor.calls import Call, computed, needs_grad
 from sar.graph.edge_tensor.nested import tensors
 from sar.graph.relation import Relation
 
