@@ -11,9 +11,9 @@ import (
 // Each edge between two workers needs either the row of its source at the reader, or the sum of its
 // destination made at the owner of the source. Rows and sums that do so for all edges of a pair are a vertex
 // cover of a bipartite graph, and the cheapest one is the least that can be sent exactly (SuperGCN, arXiv
-// 2411.16025, sends such covers). It is found by the theorem of Kőnig and a maximum matching: by searches from one source
-// after the other, where those of a round avoid what others came to (Pothen and Fan, ACM TOMS 16, 1990), and what
-// leads nowhere is left out for good.
+// 2411.16025, sends such covers). It is found by the theorem of Kőnig and a maximum matching: by searches from one
+// source after the other, where those of a round avoid what others came to (Pothen and Fan, ACM TOMS 16, 1990), and
+// what leads nowhere is left out for good.
 
 // Price is what a partial sum costs beside a row.
 type Price int
@@ -66,9 +66,9 @@ const (
 	dead                // one to which a source leads that lacks an edge, and from which none leads to a free destination
 )
 
-// smallTree is the most sources that a search that succeeds leaves to others. Leaving none means more searches that have to
-// be repeated, since they met what others had come to, and leaving all takes twice as long where sources have many
-// edges. A variable for tests.
+// smallTree is the most sources that a search that succeeds leaves to others. Leaving none means more searches that
+// have to be repeated, since they met what others had come to, and leaving all takes twice as long where sources have
+// many edges. A variable for tests.
 var smallTree = 256
 
 // NewCoverer is one for graphs of so many destinations. Free it.
