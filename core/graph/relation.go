@@ -109,7 +109,7 @@ func NewCover(parts int) *Cover {
 }
 
 // Make makes room for so many rows, sums, and edges of sums by round; with degrees, for the in-degrees of sums too. All
-// is one array: pages of their own for those of each pair of workers would be a third of it.
+// is one array: with one for each pair of workers, pages that are not full are up to a third of it.
 func (c *Cover) Make(rows, sums, edges []int, degrees bool) error {
 	total := 0
 	for r := range rows {
