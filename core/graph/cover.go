@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"sar/core/internal/parallel"
@@ -10,8 +11,9 @@ import (
 // Each edge between two workers needs either the row of its source at the reader, or the sum of its
 // destination made at the owner of the source. Rows and sums that do so for all edges of a pair are a vertex
 // cover of a bipartite graph, and the cheapest one is the least that can be sent exactly (SuperGCN, arXiv
-// 2411.16025, sends such covers). It is found by a maximum matching (Hopcroft and Karp, SIAM J. Comput. 2,
-// 1973) and the theorem of Kőnig.
+// 2411.16025, sends such covers). It is found by the theorem of Kőnig and a maximum matching: by searches from one
+// source after the other, where those of a round avoid what others came to (Pothen and Fan, ACM TOMS 16, 1990), and
+// what leads nowhere is left out for good.
 
 // Price is what a partial sum costs beside a row.
 type Price int
@@ -41,27 +43,38 @@ const (
 	// A cover has to save one of CoverGain bytes: partial sums cost the sender work, and both memory.
 	CoverGain = 32
 	unmatched = -1
-	settled   = -2 // of the level of a source from which no search leads on
 )
 
 // Coverer finds covers of one bipartite graph after the other.
 type Coverer struct {
 	ptr, rows []int32 // source i has edges to rows[ptr[i]:ptr[i+1]]
 
-	match        [2]mem.Array[int32] // of each destination; the second where its sum costs two
-	seen         mem.Array[int32]    // the last phase that came to a destination
-	room, level  []int32             // of each source: edges of the matching it lacks, steps from one that lacks some
-	next         []int32             // of each source, the place where its search goes on
-	class        []uint8             // of each source, the lowest price at which its row travels, or NumPrices
-	queue, stack []int32
-	places       int32 // for a destination, in match: 1 or 2
-	phase        int32
+	all       []int32             // the sources
+	match     [2]mem.Array[int32] // of each destination; the second where its sum costs two
+	room      []int32             // of each source: edges of the matching it lacks
+	taken     []int32             // of each source, how many of its edges, the first ones, lead to no free destination
+	from, via []int32             // of each source, the source and the destination over which a search came to it
+	reached   []int32             // of each source, the last search that came to it, or one of the two below
+	class     []uint8             // of each source, the lowest price at which its row travels, or NumPrices
+	tree      []int32             // the sources that a search came to
+	places    int32               // for a destination, in match: 1 or 2
+	search    int32               // the number of the last search
 }
+
+const (
+	decided = -1 - iota // a source that another price has decided on
+	dead                // one to which a source leads that lacks an edge, and from which none leads to a free destination
+)
+
+// smallTree is the most sources that a search that succeeds leaves to others. Leaving none means more searches that
+// have to be repeated, since they met what others had come to, and leaving all takes twice as long where sources have
+// many edges. A variable for tests.
+var smallTree = 256
 
 // NewCoverer is one for graphs of so many destinations. Free it.
 func NewCoverer(destinations int) (*Coverer, error) {
 	c := &Coverer{}
-	for _, a := range []*mem.Array[int32]{&c.match[0], &c.match[1], &c.seen} {
+	for _, a := range []*mem.Array[int32]{&c.match[0], &c.match[1]} {
 		if err := a.Make(mem.Scratch, destinations); err != nil {
 			c.Free()
 			return nil, err
@@ -74,7 +87,6 @@ func NewCoverer(destinations int) (*Coverer, error) {
 func (c *Coverer) Free() {
 	c.match[0].Free()
 	c.match[1].Free()
-	c.seen.Free()
 }
 
 // Arrange writes to to the place of each source where those come first whose rows travel at the lowest price,
@@ -103,7 +115,7 @@ func (c *Coverer) Arrange(ptr, rows, to []int32) (x Travels) {
 			c.travel(SumIsDouble, summed)
 		}
 		for _, i := range summed {
-			c.level[i] = settled
+			c.reached[i] = decided
 		}
 	} else {
 		c.travel(SumIsOne, all)
@@ -125,15 +137,17 @@ func (c *Coverer) Arrange(ptr, rows, to []int32) (x Travels) {
 // begin takes a graph of n sources, and returns them. Each has room for an edge.
 func (c *Coverer) begin(ptr, rows []int32, n int) (all []int32) {
 	c.ptr, c.rows = ptr, rows
-	c.room, c.level, c.next, c.class = make([]int32, n), make([]int32, n), make([]int32, n), make([]uint8, n)
-	c.queue, all = make([]int32, 0, n), make([]int32, n)
-	for i := range all {
-		all[i], c.room[i], c.class[i] = int32(i), 1, uint8(NumPrices)
+	for _, of := range []*[]int32{&c.all, &c.room, &c.taken, &c.from, &c.via, &c.reached} {
+		*of = slices.Grow((*of)[:0], n)[:n]
+	}
+	c.class = slices.Grow(c.class[:0], n)[:n]
+	for i := range c.all {
+		c.all[i], c.room[i], c.class[i] = int32(i), 1, uint8(NumPrices)
 	}
 	for _, v := range rows[ptr[0]:ptr[n]] {
 		c.match[0].Data[v] = unmatched
 	}
-	return all
+	return c.all
 }
 
 // of is the destinations of a source.
@@ -147,12 +161,11 @@ func (c *Coverer) travel(price Price, sources []int32) {
 }
 
 // settle puts those of the sources first whose rows travel from a price on, and returns them. They are those to
-// which no way leads from one that lacks an edge: this is so for every maximum matching. The destinations to
-// which one does are the sums.
+// which no way leads from one that lacks an edge: this is so for every maximum matching.
 func (c *Coverer) settle(price Price, sources []int32) (travel []int32) {
 	at := 0
 	for k, i := range sources {
-		if c.level[i] == unmatched {
+		if c.reached[i] != dead {
 			sources[at], sources[k] = i, sources[at]
 			at++
 		}
@@ -166,14 +179,15 @@ func (c *Coverer) saves(cost int64, row int32) bool {
 	return cost*CoverGain < int64(len(c.class))*int64(row)*(CoverGain-1)
 }
 
-// matching makes the matching of some sources a maximum one, and layers of it, and returns how many sums cover what
-// rows do not. Others have been decided, and cost so much. It gives up, and returns false, where the matching, which no
-// cover costs less than, says that none saves enough.
+// matching makes the matching of some sources a maximum one, and returns how many sums cover what rows do not. Others
+// have been decided, and cost so much. It gives up, and returns false, where the matching, which no cover costs less
+// than, says that none saves enough.
 func (c *Coverer) matching(price Price, sources []int32, others int64) (sums int32, saves bool) {
 	row, places := price.capacities()
 	c.places = places
 	cost := others
 	for _, i := range sources { // those with one edge have no choice
+		c.reached[i], c.taken[i] = 0, 0
 		if len(c.of(i)) == 1 {
 			c.greedy(i)
 		}
@@ -182,18 +196,28 @@ func (c *Coverer) matching(price Price, sources []int32, others int64) (sums int
 		c.greedy(i)
 		cost += int64(row - c.room[i])
 	}
-	for c.saves(cost, row) {
-		found, sums := c.layers(sources)
-		if !found {
-			return sums, true
+	c.search = 0
+	for more := true; more; {
+		if !c.saves(cost, row) {
+			return 0, false
 		}
+		more = false
+		begin := c.search
 		for _, i := range sources {
-			for c.room[i] > 0 && c.level[i] == 0 && c.augment(i) {
+			for c.room[i] > 0 && c.reached[i] >= 0 && c.reached[i] <= begin && c.augment(i, begin) {
 				cost++
+				more = true
 			}
 		}
 	}
-	return 0, false
+	// The cover of a maximum matching costs as much as it.
+	cost -= others
+	for _, i := range sources {
+		if c.reached[i] != dead {
+			cost -= int64(row)
+		}
+	}
+	return int32(cost / int64(places)), true
 }
 
 // greedy takes free destinations for a source.
@@ -214,93 +238,82 @@ func (c *Coverer) greedy(i int32) {
 	}
 }
 
-// layers finds how far each of the sources is from one that lacks an edge, along edges that are not of the matching and
-// back along edges that are: unmatched where no such way leads there. It tells whether one leads to a
-// free destination, and to how many others.
-func (c *Coverer) layers(sources []int32) (found bool, sums int32) {
-	c.queue = c.queue[:0]
-	c.phase++
-	for _, i := range sources {
-		c.level[i], c.next[i] = unmatched, 0
-		if c.room[i] > 0 {
-			c.level[i] = 0
-			c.queue = append(c.queue, i)
-		}
+// augment looks for the shortest way from a source, along edges that are not of the matching and back along edges that
+// are, to a free destination, and takes every other edge of it for the matching. It avoids sources that searches after
+// begin came to. Where there were none and it finds nothing, its sources are dead: no way will ever lead through them.
+func (c *Coverer) augment(root, begin int32) bool {
+	c.search++
+	c.tree, c.reached[root] = append(c.tree[:0], root), c.search
+	if c.free(root) {
+		c.take(root, root)
+		return true
 	}
-	for at := 0; at < len(c.queue); at++ {
-		i := c.queue[at]
+	certain := true
+	for at := 0; at < len(c.tree); at++ {
+		i := c.tree[at]
 		for _, v := range c.of(i) {
-			if c.seen.Data[v] == c.phase {
-				continue
-			}
-			c.seen.Data[v] = c.phase
-			w := c.match[0].Data[v]
-			if w != unmatched && c.level[w] == settled {
-				continue // its sum travels in any case
-			}
-			sums++
-			for place := int32(0); ; w = c.match[place].Data[v] {
-				switch {
-				case w == unmatched:
-					found = true
-				case c.level[w] == unmatched:
-					c.level[w] = c.level[i] + 1
-					c.queue = append(c.queue, w)
+			for place := range c.places {
+				w := c.match[place].Data[v]
+				if by := c.reached[w]; by < 0 || by > begin {
+					certain = certain && (by < 0 || by == c.search)
+					continue
 				}
-				if place++; place == c.places {
-					break
+				c.reached[w], c.from[w], c.via[w] = c.search, i, v
+				c.tree = append(c.tree, w)
+				if !c.free(w) {
+					continue
 				}
+				c.take(root, w)
+				if len(c.tree) <= smallTree {
+					c.mark(0)
+				}
+				return true
 			}
 		}
 	}
-	return found, sums
+	if certain {
+		c.mark(dead)
+	}
+	return false
 }
 
-// augment looks for a way from source i, through sources whose level rises, to a free destination, and takes
-// every other edge of it for the matching.
-func (c *Coverer) augment(i int32) bool {
-	c.stack = append(c.stack[:0], i)
-	for len(c.stack) > 0 {
-		i := c.stack[len(c.stack)-1]
-		degree := c.ptr[i+1] - c.ptr[i]
-		if c.next[i] == degree<<(c.places-1) {
-			c.level[i] = settled // nothing leads on from here
-			c.stack = c.stack[:len(c.stack)-1]
-			if n := len(c.stack); n > 0 {
-				c.next[c.stack[n-1]]++
+// mark sets what is known of the sources that a search came to.
+func (c *Coverer) mark(reached int32) {
+	for _, i := range c.tree {
+		c.reached[i] = reached
+	}
+}
+
+// free goes to the first free destination of a source, and tells whether there is one.
+func (c *Coverer) free(i int32) bool {
+	for of := c.of(i); int(c.taken[i]) < len(of); c.taken[i]++ {
+		for place := range c.places {
+			if c.match[place].Data[of[c.taken[i]]] == unmatched {
+				return true
 			}
-			continue
-		}
-		v, place := c.at(i)
-		w := c.match[place].Data[v]
-		switch {
-		case w == unmatched:
-			c.take()
-			return true
-		case c.level[w] == c.level[i]+1:
-			c.stack = append(c.stack, w)
-		default:
-			c.next[i]++
 		}
 	}
 	return false
 }
 
-// at is where the search of source i is: a destination, and a place in its match.
-func (c *Coverer) at(i int32) (v, place int32) {
-	return c.rows[c.ptr[i]+c.next[i]>>(c.places-1)], c.next[i] & (c.places - 1)
+// take gives source i its free destination, and each source on the way to it the destination of the next one. The first
+// one, root, gains an edge.
+func (c *Coverer) take(root, i int32) {
+	c.replace(c.of(i)[c.taken[i]], unmatched, i)
+	for i != root {
+		c.replace(c.via[i], i, c.from[i])
+		i = c.from[i]
+	}
+	c.room[root]--
 }
 
-// take gives each source of the stack the destination where its search is. The first one gains an edge.
-func (c *Coverer) take() {
-	for _, i := range c.stack {
-		v, place := c.at(i)
-		c.match[place].Data[v] = i
+// replace gives destination v to a source in place of another one, or where none is.
+func (c *Coverer) replace(v, old, source int32) {
+	place := 0
+	if c.match[0].Data[v] != old {
+		place = 1
 	}
-	for _, i := range c.stack {
-		c.next[i]++
-	}
-	c.room[c.stack[0]]--
+	c.match[place].Data[v] = source
 }
 
 // arrange writes to to the place of each source where they are put class by class, each class in its order, and

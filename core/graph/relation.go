@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"cmp"
 	"slices"
 
 	"sar/core/mem"
@@ -50,6 +49,8 @@ type Cover struct {
 	// in which its reader numbers them, and there are at most MostRanked, so that a byte says which of them won, or none.
 	// A row whose sum has more edges has several, one after the other. nil: not made.
 	Ranked *Cover
+
+	all mem.Array[int32] // that the others are parts of
 }
 
 // MostRanked is how many edges a ranked sum has at most.
@@ -93,23 +94,41 @@ func NewCover(parts int) *Cover {
 		InDegree: make([]mem.Array[int32], parts)}
 }
 
-// Make makes room for the sums of a round that this worker makes, over so many edges.
-func (c *Cover) Make(round, sums, edges int) error {
-	return cmp.Or(c.Sums[round].Ptr.Make(mem.Structure, sums+1), c.Sums[round].Col.Make(mem.Structure, edges),
-		c.InDegree[round].Make(mem.Structure, sums))
+// Make makes room for so many rows, sums, and edges of sums by round; with degrees, for the in-degrees of sums too. All
+// is one array: with one for each pair of workers, pages that are not full are up to a third of it.
+func (c *Cover) Make(rows, sums, edges []int, degrees bool) error {
+	total := 0
+	for r := range rows {
+		total += rows[r] + sums[r] + 1 + edges[r]
+		if degrees {
+			total += sums[r]
+		}
+	}
+	if err := c.all.Make(mem.Structure, total); err != nil {
+		return err
+	}
+	rest := c.all.Data
+	part := func(n int) (a mem.Array[int32]) {
+		a.Data, rest = rest[:n:n], rest[n:]
+		return a
+	}
+	for r := range rows {
+		c.Rows[r], c.Sums[r] = part(rows[r]), Partial{Ptr: part(sums[r] + 1), Col: part(edges[r])}
+		if degrees {
+			c.InDegree[r] = part(sums[r])
+		}
+	}
+	return nil
 }
 
-// Free releases every array.
+// Free releases what the cover holds.
 func (c *Cover) Free() { free(c.arrays()) }
 
-func (c *Cover) arrays() (all []memory) {
+func (c *Cover) arrays() []memory {
 	if c == nil {
 		return nil
 	}
-	for r := range c.Rows {
-		all = append(all, &c.Rows[r], &c.Sums[r].Ptr, &c.Sums[r].Col, &c.InDegree[r])
-	}
-	return append(all, c.Ranked.arrays()...)
+	return append(c.Ranked.arrays(), &c.all)
 }
 
 // Lead is how many rows of the send list for round r travel as rows at a price.

@@ -7,7 +7,6 @@ import (
 
 	"sar/core/comm"
 	"sar/core/graph"
-	"sar/core/mem"
 )
 
 // tellLeading tells the owners of boundary rows how many of them travel as rows at each price.
@@ -87,6 +86,7 @@ func makeCover(c *comm.Communicator, rel *graph.Relation, price graph.Price) (x 
 	w := &coverWriter{rel: rel, price: price, cover: x, at: make([]place, p)}
 	place := rel.Places()
 	tell, records, own := make([][]int64, p), make([]int, p), int64(0)
+	reaches, rows, sums, edges := make([]*graph.Reach, p), make([]int, p), make([]int, p), make([]int, p)
 	tell[rel.Rank] = []int64{0, 0}
 	for r := 1; r < p; r++ {
 		h := &rel.Halo[r]
@@ -96,10 +96,7 @@ func makeCover(c *comm.Communicator, rel *graph.Relation, price graph.Price) (x 
 			return x, err
 		}
 		defer reach.Free()
-		if err := x.Rows[r].Make(mem.Structure, reach.Len); err != nil {
-			return x, err
-		}
-		reach.List(x.Rows[r].Data, rel.Order.Data)
+		reaches[r], rows[r] = reach, reach.Len
 		edges := int64(rel.ColPtr.Data[h.End] - rel.ColPtr.Data[begin])
 		tell[h.Peer] = []int64{int64(reach.Len), edges}
 		records[r] = reach.Len + int(edges)
@@ -112,14 +109,17 @@ func makeCover(c *comm.Communicator, rel *graph.Relation, price graph.Price) (x 
 	recv := make([]int, p)
 	for r := 1; r < p; r++ {
 		q := (rel.Rank + r) % p
-		sums, edges := heard[q][0], heard[q][1]
-		if sums < 0 || sums > edges || edges >= 1<<31 || edges > 0 && rel.Lead(r, price) == len(rel.Send[r].Data) {
-			return x, fmt.Errorf("rank %d names %d sums of %d edges from rows of this rank", q, sums, edges)
+		n, of := heard[q][0], heard[q][1]
+		if n < 0 || n > of || of >= 1<<31 || of > 0 && rel.Lead(r, price) == len(rel.Send[r].Data) {
+			return x, fmt.Errorf("rank %d names %d sums of %d edges from rows of this rank", q, n, of)
 		}
-		if err := x.Make(r, int(sums), int(edges)); err != nil {
-			return x, err
-		}
-		recv[r] = int(sums + edges)
+		sums[r], edges[r], recv[r] = int(n), int(of), int(n+of)
+	}
+	if err := x.Make(rows, sums, edges, true); err != nil {
+		return x, err
+	}
+	for r := 1; r < p; r++ {
+		reaches[r].List(x.Rows[r].Data, rel.Order.Data)
 	}
 	sum, err := c.SumInts(own)
 	if err != nil || sum[0] == 0 {

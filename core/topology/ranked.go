@@ -7,7 +7,6 @@ import (
 
 	"sar/core/comm"
 	"sar/core/graph"
-	"sar/core/mem"
 )
 
 // Ranked is the cover of a price with its sums ranked, nil where Cover is. The first call for a price moves 4 bytes for
@@ -23,9 +22,23 @@ func (g *Graph) Ranked(c *comm.Communicator, rel *graph.Relation, price graph.Pr
 	numbers, err := handEdges(c, rel, price, 4, func(edge int32, dst []byte) {
 		binary.LittleEndian.PutUint32(dst, uint32(edge))
 	})
-	x := graph.NewCover(rel.Parts)
-	for r := 1; r < rel.Parts && err == nil; r++ {
-		err = cmp.Or(rankRows(rel, price, r, x), rankSums(&cover.Sums[r], numbers[r].Data, &x.Sums[r]))
+	x, parts := graph.NewCover(rel.Parts), rel.Parts
+	rows, sums, edges := make([]int, parts), make([]int, parts), make([]int, parts)
+	for r := 1; r < parts; r++ {
+		for _, row := range cover.Rows[r].Data {
+			rows[r] += got(rel, price, r, row)
+		}
+		ptr := cover.Sums[r].Ptr.Data
+		for s := range cover.Sums[r].NumSums() {
+			sums[r] += pieces(int(ptr[s+1] - ptr[s]))
+		}
+		edges[r] = len(cover.Sums[r].Col.Data)
+	}
+	if err = cmp.Or(err, x.Make(rows, sums, edges, false)); err == nil {
+		for r := 1; r < parts; r++ {
+			rankRows(rel, price, r, x.Rows[r].Data)
+			rankSums(&cover.Sums[r], numbers[r].Data, &x.Sums[r])
+		}
 	}
 	for r := range numbers {
 		numbers[r].Free()
@@ -38,40 +51,27 @@ func (g *Graph) Ranked(c *comm.Communicator, rel *graph.Relation, price graph.Pr
 	return x, nil
 }
 
+// got is how many ranked sums of an own row a peer makes.
+func got(rel *graph.Relation, price graph.Price, r int, row int32) int {
+	h := &rel.Halo[r]
+	k0, k1 := rel.Span(int(row), h.Begin+h.Lead(price), h.End)
+	return pieces(int(k1 - k0))
+}
+
 // rankRows lists the own rows of the ranked sums that a peer makes.
-func rankRows(rel *graph.Relation, price graph.Price, r int, x *graph.Cover) error {
-	h, n := &rel.Halo[r], 0
-	sums := func(row int32) int {
-		k0, k1 := rel.Span(int(row), h.Begin+h.Lead(price), h.End)
-		return pieces(int(k1 - k0))
-	}
-	rows := rel.Covers[price].Rows[r].Data
-	for _, row := range rows {
-		n += sums(row)
-	}
-	if err := x.Rows[r].Make(mem.Structure, n); err != nil {
-		return err
-	}
-	n = 0
-	for _, row := range rows {
-		for range sums(row) {
-			x.Rows[r].Data[n] = row
+func rankRows(rel *graph.Relation, price graph.Price, r int, to []int32) {
+	n := 0
+	for _, row := range rel.Covers[price].Rows[r].Data {
+		for range got(rel, price, r, row) {
+			to[n] = row
 			n++
 		}
 	}
-	return nil
 }
 
 // rankSums cuts the sums of a round, whose edges their reader numbers so, and puts their edges into its order.
-func rankSums(sums *graph.Partial, numbers []byte, x *graph.Partial) error {
+func rankSums(sums *graph.Partial, numbers []byte, x *graph.Partial) {
 	n, ptr := 0, sums.Ptr.Data
-	for s := range sums.NumSums() {
-		n += pieces(int(ptr[s+1] - ptr[s]))
-	}
-	if err := cmp.Or(x.Ptr.Make(mem.Structure, n+1), x.Col.Make(mem.Structure, len(sums.Col.Data))); err != nil {
-		return err
-	}
-	n = 0
 	var order []uint64 // the number of an edge, and its source
 	for s := range sums.NumSums() {
 		order = order[:0]
@@ -88,7 +88,6 @@ func rankSums(sums *graph.Partial, numbers []byte, x *graph.Partial) error {
 			x.Ptr.Data[n] = min(k+graph.MostRanked, ptr[s+1])
 		}
 	}
-	return nil
 }
 
 // pieces is how many ranked sums one over so many edges is.
