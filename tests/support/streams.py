@@ -49,7 +49,7 @@ def scheduler(config: Any, log: Any) -> Any:
 
 
 def fork() -> None:
-    """From now on, pytest-xdist starts streams as forks of a process that has imported torch, DGL and PyG. The
+    """From now on, pytest-xdist starts streams as forks of a process that has imported torch, but not DGL. The
     processes that fork for the stream are forked from it first, before it has threads and loads the engine."""
     from execnet import gateway_base, gateway_io
 
@@ -57,7 +57,7 @@ def fork() -> None:
         def __init__(self, args: list[str], execmodel: Any) -> None:
             code = f"from {warm.__name__} import with_libraries; with_libraries()\n{args[-1]}"
             pipe = subprocess.PIPE
-            self.popen = warm.Popen(["-c", code], libraries=True, stdin=pipe, stdout=pipe)
+            self.popen = warm.Popen(["-c", code], stdin=pipe, stdout=pipe)
             gateway_base.Popen2IO.__init__(self, self.popen.stdin, self.popen.stdout, execmodel)
 
     gateway_io.Popen2IOMaster = Forked  # type: ignore[misc]
