@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 
 from sar._engine import abi, schedule, session as _session
+from sar.distributed.agreement import anywhere
 
 from .double_backward import calling_layer, differentiable_once
-from .types import Relation, anchor, anywhere
+from .types import Relation, anchor
 
 __all__ = ["sum_to_sources"]
 

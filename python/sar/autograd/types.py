@@ -7,8 +7,6 @@ from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Tupl
 import torch
 from torch import Tensor
 
-from sar.distributed.agreement import equal_on_all
-
 from .double_backward import refuse_transforms
 
 
@@ -36,11 +34,6 @@ def anchor() -> Tensor:
     """
     refuse_transforms()
     return torch.empty(0, requires_grad=torch.is_grad_enabled())
-
-
-def anywhere(*flags: Any) -> List[bool]:
-    """Which of some conditions hold on any worker. Collective."""
-    return [bool(n) for n in equal_on_all([], [int(flag) for flag in flags])[1]]
 
 
 def version(tensor: Tensor) -> Optional[int]:

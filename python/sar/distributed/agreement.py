@@ -56,6 +56,11 @@ def largest_of_all(number: int) -> int:
     return equal_on_all((), [number])[1][0]
 
 
+def anywhere(*flags: Any) -> List[bool]:
+    """Which of some conditions hold on any worker. Collective."""
+    return [bool(n) for n in equal_on_all([], [int(flag) for flag in flags])[1]]
+
+
 def said_by_all(mine: Any) -> List[Any]:
     """What every rank says, by rank. Collective. See :func:`agree`."""
     said, _ = agree(mine)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from sar._engine.log import log_once
 from sar.autograd.compile import uncompiled
-from sar.autograd.types import anywhere
+from sar.distributed.agreement import anywhere
 
 from .relation import Relation
 

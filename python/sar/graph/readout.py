@@ -13,7 +13,8 @@ from torch import Tensor
 
 from sar._engine import abi, schedule, session as _session
 from sar.autograd.double_backward import differentiable_once
-from sar.autograd.types import anchor, anywhere
+from sar.autograd.types import anchor
+from sar.distributed.agreement import anywhere
 
 from .counts import Counts
 

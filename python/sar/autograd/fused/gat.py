@@ -24,8 +24,8 @@ from sar.autograd import expression as ex, program, recomputed
 from sar.autograd.autocast import product_dtype
 from sar.autograd.compile import uncompiled
 from sar.autograd.double_backward import differentiable_once
-from sar.autograd.types import Relation, anywhere
-from sar.distributed.agreement import agreed_seed
+from sar.autograd.types import Relation
+from sar.distributed.agreement import agreed_seed, anywhere
 from sar.graph.manager import GraphShardManager
 
 from . import costs, gat_columns, low_memory
@@ -85,9 +85,7 @@ def convolve(
         # a new tensor, since backward needs the sum, and scripts may change the result in place
         return finish(layer, out.clone() if bias is None else out + bias.view(out.shape[1:]), merge)
     _, heads, each = layer.attn_l.shape
-    step = low_memory.columns(x.shape[1], len(weight))
-    if by_columns:
-        step = costs.columns(x.shape[1], heads, each, merge)
+    step = costs.columns(x.shape[1], heads, each, merge) if by_columns else low_memory.columns(x.shape[1], len(weight))
     attention = gat_columns.Attention(relation, slope, dropout_p, step)
     inside = by_columns and gat_columns.elementwise(layer.activation)  # on this rank; messages do not depend on it
     if inside:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from sar.autograd.compile import uncompiled
-from sar.autograd.types import anywhere
+from sar.distributed.agreement import anywhere
 
 from .deferred import DeferredTensor, State
 from .row_blocks import slices
@@ -52,7 +52,7 @@ def active() -> bool:
 @uncompiled
 def all_fit(fits: bool) -> bool:
     """Whether a layer fits on every worker. Collective."""
-    return anywhere(not fits) == [False]
+    return not anywhere(not fits)[0]
 
 
 def columns(in_features: int, out_features: int) -> int:

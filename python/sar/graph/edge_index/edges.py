@@ -10,7 +10,7 @@ from torch import Tensor
 
 from sar._engine.native import shared
 from sar.autograd.expression import Expr, evaluate
-from sar.autograd.types import anywhere
+from sar.distributed.agreement import anywhere
 from sar.graph.edge_tensor.calls import in_engine
 from sar.graph.edge_tensor.tensor import EdgeTensor
 from sar.graph.queries import edge_ends

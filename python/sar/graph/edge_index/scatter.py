@@ -15,7 +15,7 @@ from torch import Tensor
 
 from sar._engine import session as _session
 from sar.autograd.dtypes import FLOATS
-from sar.autograd.types import anywhere
+from sar.distributed.agreement import anywhere
 from sar.graph.edge_tensor.tensor import values
 from sar.graph.edge_tensor.written_softmax import may_be_softmax, remember
 from sar.graph.refused import refusal
@@ -62,7 +62,7 @@ def _put(
     total = reduced(edges, side, src, dim, op[1:] if extremum else "sum")
     if op == "sum" and include_self:
         zeros = _in_place(func) and alpha == 1 and may_be_softmax("sum", src)
-        zeros = zeros and anywhere(input.detach().count_nonzero()) == [False]
+        zeros = zeros and not anywhere(input.detach().count_nonzero())[0]
         made = input.add_(total, alpha=alpha) if _in_place(func) else input.add(total, alpha=alpha)
         return remember(made, "sum", src) if zeros and side == "v" and dim == 0 else made
     count = edges.relation.degrees(out=side == "u").view(-1, *(1,) * (input.dim() - dim - 1))

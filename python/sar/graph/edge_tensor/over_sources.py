@@ -12,7 +12,7 @@ from sar._engine import abi, blocks, session as _session
 from sar.autograd.expression import evaluate, load
 from sar.autograd.fetch import fetch
 from sar.autograd.transpose import sum_to_sources
-from sar.autograd.types import anywhere
+from sar.distributed.agreement import anywhere
 from sar.graph.queries import edge_ends
 from sar.graph.relation import Relation
 

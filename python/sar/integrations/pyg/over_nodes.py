@@ -18,7 +18,7 @@ from torch_geometric.nn import aggr as nn_aggr
 from sar._engine import abi, session as _session
 from sar.autograd.compile import uncompiled
 from sar.autograd.fused.prepared import Prepared, choice_of, prepared
-from sar.distributed.agreement import largest_of_all
+from sar.distributed.agreement import anywhere
 from sar.graph.counts import counts
 from sar.graph.edge_index.edges import SplitEdges
 from sar.graph.edge_index.rows import EdgeEnds
@@ -177,7 +177,7 @@ def layer_norm(original: Any, layer: Any, x: Tensor, batch: Any = None, batch_si
 
 def diff_group_norm(original: Any, layer: Any, x: Tensor) -> Tensor:
     of_nodes = node_batch(layer, x) is not None and choice_of(layer.norm) is None
-    if of_nodes and largest_of_all(int(not isinstance(layer.norm, DistributedBN1D))):
+    if of_nodes and anywhere(not isinstance(layer.norm, DistributedBN1D))[0]:
         raise NotImplementedError(
             "DiffGroupNorm on a graph split over workers takes its statistics from the batch norm inside it, which "
             "sees this worker's nodes alone: call sar.prepare(model, data), or sar.convert_batchnorm(model)"
