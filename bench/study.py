@@ -49,7 +49,7 @@ SECONDS = {"cora": 6, "citeseer": 6, "cornell5": 16, "bench": 16}
 """Of one training on each graph."""
 SETTINGS = [{"lr": lr, "dropout": dropout} for lr, dropout in itertools.product((0.01, 0.003), (0.3, 0.6))]
 FANOUT, PIECE, BATCH = [10, 10], [10, 5], 512
-LOOKS = 36
+LOOKS = 24
 """Evaluations in a training, at most."""
 
 Batches = Callable[[], Iterator[tuple[Any, torch.Tensor, Any, torch.Tensor]]]
@@ -162,14 +162,15 @@ def train(side: Side, name: str, way: str, limit: float, seed: int, lr: float, d
     model = made(side, name, way, dropout)
     optimizer = torch.optim.Adam(model.parameters(), lr=lr, weight_decay=5e-4)
     used, steps, looks, best_at, best = 0.0, 0, [], 0.0, -1.0
+    passes = itertools.chain.from_iterable(iter(side.batches, None))
     while used < limit and used - best_at < limit / 3:
         begin = time.process_time()
-        for graphs, x, rows, labels in side.batches():
-            loss = F.cross_entropy(model(graphs, x)[rows], labels)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            steps += 1
+        graphs, x, rows, labels = next(passes)
+        loss = F.cross_entropy(model(graphs, x)[rows], labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        steps += 1
         used += time.process_time() - begin
         if not looks or used - looks[-1]["seconds"] >= limit / LOOKS or used >= limit:
             right = side.right(model)
@@ -261,16 +262,19 @@ def main() -> None:
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
         return json.loads(done.stdout.splitlines()[-1])
 
+    paths = {graph: parts(graph, 1) for graph in a.graphs.split(",")}
     with ThreadPoolExecutor(a.jobs) as pool:
-        for graph in a.graphs.split(","):
-            path = parts(graph, 1)
-            for name in a.models.split(","):
-                with stage(f"{graph}, {name}"):
-                    running = {way: pool.submit(run, path, graph, name, way) for way in ways(name)}
-                    cells = {way: one.result() for way, one in running.items()}
-                results[f"{graph}, {name}"] = cells
-                lines += rows_of(graph, name, cells)
-                common.save(a.name, {"machine": common.machine(), "results": results})
+        running = {
+            (graph, name): {way: pool.submit(run, path, graph, name, way) for way in ways(name)}
+            for graph, path in paths.items()
+            for name in a.models.split(",")
+        }
+        for (graph, name), of in running.items():
+            with stage(f"{graph}, {name}"):
+                cells = {way: one.result() for way, one in of.items()}
+            results[f"{graph}, {name}"] = cells
+            lines += rows_of(graph, name, cells)
+            common.save(a.name, {"machine": common.machine(), "results": results})
     print(common.machine_line(common.machine()))
     print(table(["", "test, %", "steps/s", "s to 99 %", "MiB", "learning rate, dropout"], lines))
 
