@@ -271,8 +271,8 @@ def test_training(pool: Pool) -> None:
             assert alone[-1] < alone[0]
             for one in found:
                 assert one["gradients"] == [SINGLE]
-                assert one["out"] == (HALF if kind == "sage" else SINGLE)
-                assert kind != "sage" or set(one["saved"]) <= {HALF}
+                assert one["out"] == (SINGLE if kind == "gcn" else HALF)
+                assert kind == "gcn" or set(one["saved"]) <= {HALF}
 
 
 @pytest.mark.full

@@ -79,10 +79,8 @@ class _Attention(nn.Module):
         out = ex.evaluate(graph._relation(None), ex.binary("mul", values, factors), "sum")
         return out, factors
 
-    def _finish(
-        self, graph: Any, out: Tensor, factors: ex.Expr, get_attention: bool, merge: Optional[str] = None
-    ) -> Result:
-        out = gat.finish(self, out, merge)
+    @staticmethod
+    def _result(graph: Any, out: Tensor, factors: ex.Expr, get_attention: bool) -> Result:
         return (out, ex.evaluate(graph._relation(None), factors, None)) if get_attention else out
 
     def extra_repr(self) -> str:
@@ -236,7 +234,7 @@ class GATConv(_Attention):
             out = out + self._heads(self.res_fc(own))
         if self.bias is not None:
             out = out + self.bias.view(self.num_heads, self.out_feats)
-        return self._finish(graph, out, factors, get_attention, self.merge)
+        return self._result(graph, gat.finish(self, out, self.merge), factors, get_attention)
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -326,7 +324,8 @@ class GATv2Conv(_Attention):
         out, factors = self._weigh(graph, logits, values, None)
         if self.res_fc is not None:
             out = out + self._heads(self.res_fc(own))
-        return self._finish(graph, out, factors, get_attention)
+        out = out if self.activation is None else self.activation(out)
+        return self._result(graph, out, factors, get_attention)
 
     if TYPE_CHECKING:
         __call__ = forward

@@ -228,7 +228,7 @@ def gat(in_features: int, heads: int, each: int, grad_x: bool) -> LayerCost:
         exchanges=((width + heads, True), (width + heads, False)),  # sources are fetched again in backward
         partials=(width + 3 * heads, width + 5 * heads),  # scores and the softmax's state; its products, their gradient
         scores=heads,
-        promotes=True,
+        promotes=False,
         saves_input=True,
         saved=4 * heads + width,  # both scores, maximum and sum of the softmax, and the result before the bias
         scratch_backward=max(2 * width - grad, width),
@@ -264,7 +264,7 @@ def gat_by_columns(in_features: int, heads: int, each: int, merge: Optional[str]
         exchanges=((moved, True), (moved, False), (moved, False)),
         partials=(3 * moved - 2 * width, 5 * moved - 4 * width),
         scores=moved - width,
-        promotes=True,
+        promotes=False,
         saves_input=True,
         scratch=2 * heads + 2 * block,
         # scores and their gradients; of a block: W x, the sum, and a gradient of each

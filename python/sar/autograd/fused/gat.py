@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from sar.autograd import expression as ex, program, recomputed
-from sar.autograd.autocast import product_dtype
+from sar.autograd.autocast import lowered, product_dtype
 from sar.autograd.compile import uncompiled
 from sar.autograd.double_backward import differentiable_once
 from sar.autograd.types import Relation
@@ -95,8 +95,8 @@ def convolve(
 
 
 def finish(layer: Any, out: Tensor, merge: Optional[str]) -> Tensor:
-    """What follows the heads ``[..., h, d]``: the layer's activation, and how heads are merged."""
-    return gat_columns.merged(out if layer.activation is None else layer.activation(out), merge)
+    """What follows the heads ``[..., h, d]``: the layer's activation, how heads are merged, and autocast's dtype."""
+    return lowered(gat_columns.merged(out if layer.activation is None else layer.activation(out), merge))
 
 
 @uncompiled

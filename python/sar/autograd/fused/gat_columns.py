@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from sar._engine.storage import computed_in
 from sar.autograd import expression as ex
-from sar.autograd.autocast import OFF, product_dtype, under
+from sar.autograd.autocast import OFF, autocast_state, product_dtype, under
 from sar.autograd.double_backward import differentiable_once
 from sar.autograd.types import Relation, anchor
 from sar.distributed.agreement import agreed_seed
@@ -45,6 +45,7 @@ class Attention(NamedTuple):
     :ivar activation: an :func:`elementwise` one
     :ivar merge: what happens with the heads; see :func:`merged`
     :ivar dtype: in which rows are multiplied
+    :ivar result: the dtype of the result
     """
 
     relation: Relation
@@ -55,6 +56,7 @@ class Attention(NamedTuple):
     activation: Optional[Callable[[Tensor], Tensor]] = None
     merge: Optional[str] = None
     dtype: torch.dtype = torch.float32
+    result: torch.dtype = torch.float32
 
 
 def elementwise(activation: Any) -> bool:
@@ -88,7 +90,9 @@ def attend(
     :returns: ``[n, heads, each]``, merged as ``attention.merge`` says
     """
     seed = agreed_seed() if attention.dropout_p > 0 else 0
-    attention = attention._replace(seed=seed, dtype=product_dtype(x, weight) or x.dtype)
+    dtype = product_dtype(x, weight) or x.dtype
+    result = dtype if autocast_state().on else torch.promote_types(dtype, attn_l.dtype)
+    attention = attention._replace(seed=seed, dtype=dtype, result=result)
     x = x.contiguous()
     with under(OFF):
         if not needs:
@@ -112,9 +116,8 @@ def forward(attention: Attention, x: Tensor, weight: Tensor, attn: Tensor, bias:
     """The result, without gradients. ``attn``: of both sides, ``[2, heads, each]``."""
     _, heads, each = attn.shape
     mean, scores = attention.merge == "mean", _scores(x, weight, attn)
-    shape, dtype = (attention.relation.num_dst, 1 if mean else heads, each), attention.dtype
-    dtype, weight = torch.promote_types(dtype, attn.dtype), weight.to(dtype)
-    out = x.new_zeros(shape, dtype=scores.dtype) if mean else x.new_empty(shape, dtype=dtype)
+    shape, weight = (attention.relation.num_dst, 1 if mean else heads, each), weight.to(attention.dtype)
+    out = x.new_zeros(shape, dtype=scores.dtype) if mean else x.new_empty(shape, dtype=attention.result)
     for head in range(heads):
         for at in _blocks(each, attention.step):
             ft = _product(x, weight, head * each, at)
@@ -129,7 +132,7 @@ def forward(attention: Attention, x: Tensor, weight: Tensor, attn: Tensor, bias:
             else:
                 out[:, head : head + 1, at] = part
             del part  # before the next is made
-    return out.div_(heads).squeeze(1).to(dtype) if mean else merged(out, attention.merge)
+    return out.div_(heads).squeeze(1).to(attention.result) if mean else merged(out, attention.merge)
 
 
 def _blocks(each: int, step: int) -> Iterator[slice]:

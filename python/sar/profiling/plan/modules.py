@@ -75,7 +75,7 @@ def _declared(m: Any, library: str, name: str, fused: bool, grad: bool) -> Tuple
     if name == "GATConv":
         if getattr(m, "memory_efficient", False):
             return width, costs.gat_by_columns(width, heads, out, m.merge)
-        return width, costs.gat(width, heads, out, grad)
+        return width, costs.gat(width, heads, out, grad)._replace(promotes=library == "torch_geometric")
     if kind == "gcn":
         return width, costs.sage_gcn(width, out, grad)
     if kind != "mean":

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from sar._engine import abi, session as _session
+from sar.autograd.autocast import lowered
 from sar.autograd.compile import compiling as _compiling
 from sar.autograd.fused import gat, scaled_product
 from sar.autograd.fused.eligibility import changed, gat_unfit
@@ -130,12 +131,16 @@ def _sage_conv(original: Any, layer: Any, graph: Any, feat: Any, edge_weight: An
 def _gat_conv(
     original: Any, layer: Any, graph: Any, feat: Any, edge_weight: Any = None, get_attention: bool = False
 ) -> Any:
-    """The whole layer in one piece, where it has one linear map and nothing looks at the attention."""
+    """The whole layer in one piece, where it has one linear map and nothing looks at the attention. Either way its
+    result under autocast, where DGL's own graphs raise an error, has the type of its rows."""
     out = None
     if _parts_changed(layer) is None:
         slope, dropout_p = layer.leaky_relu.negative_slope, layer.attn_drop.p if layer.attn_drop.training else 0.0
         out = gat.convolve(graph, layer, feat, edge_weight, get_attention, slope, dropout_p)
-    return original(layer, graph, feat, edge_weight, get_attention) if out is None else out
+    if out is not None:
+        return out
+    found = original(layer, graph, feat, edge_weight, get_attention)
+    return (lowered(found[0]), *found[1:]) if get_attention else lowered(found)
 
 
 def _parts_changed(layer: Any) -> Optional[str]:
