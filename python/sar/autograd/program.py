@@ -32,15 +32,15 @@ class Written(NamedTuple):
     seeds: List[int]
 
 
-def run(relation: Relation, expr: Expr, reduce: Optional[str]) -> Tensor:
-    """See :func:`sar.autograd.expression.evaluate`."""
+def run(relation: Relation, expr: Expr, reduce: Optional[str], dtype: Optional[torch.dtype] = None) -> Tensor:
+    """See :func:`sar.autograd.expression.evaluate`. ``dtype``: that sums are rounded to; None: that of the messages."""
     fast = _built_in(relation, expr, reduce)
     if fast is not None:
         return fast
     _session.current().follow_config()
     written = write(expr, reduce)
     tensors = [_checked(relation, leaf) for leaf in written.leaves]
-    call = _Call(relation, expr, reduce, written, tensors)
+    call = _Call(relation, expr, reduce, written, tensors, dtype or expr.dtype)
     refuse_transforms()
     # peers wait for this worker's part of backward also where none of its tensors needs a gradient
     anchor = torch.empty(0, requires_grad=torch.is_grad_enabled() and call.program.collective)
@@ -142,12 +142,18 @@ class _Call:
     operation: Optional[schedule.Operation] = None
 
     def __init__(
-        self, relation: Relation, expr: Expr, reduce: Optional[str], written: Written, tensors: Sequence[Tensor]
+        self,
+        relation: Relation,
+        expr: Expr,
+        reduce: Optional[str],
+        written: Written,
+        tensors: Sequence[Tensor],
+        dtype: torch.dtype,
     ) -> None:
         self.relation, self.program = relation, compiled(written.text)
         self.seeds, self.stored = written.seeds, written.stored
         self.shape = (relation.num_edges if reduce is None else relation.num_dst, *expr.shape)
-        self.dtype = expr.dtype
+        self.dtype = dtype
         grad = torch.is_grad_enabled()
         self.need = sum(1 << i for i, t in enumerate(tensors) if grad and t.requires_grad)
         self.compares = reduce in ("max_shared", "min_shared")

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from sar.autograd import expression as ex
+from sar.autograd.autocast import lowered
 from sar.autograd.fused import gat
 from sar.distributed.agreement import agreed_seed
 
@@ -234,7 +235,7 @@ class GATConv(_Attention):
             out = out + self._heads(self.res_fc(own))
         if self.bias is not None:
             out = out + self.bias.view(self.num_heads, self.out_feats)
-        return self._result(graph, gat.finish(self, out, self.merge), factors, get_attention)
+        return self._result(graph, lowered(gat.finish(self, out, self.merge)), factors, get_attention)
 
     if TYPE_CHECKING:
         __call__ = forward

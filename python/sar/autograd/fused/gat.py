@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from sar.autograd import expression as ex, program, recomputed
-from sar.autograd.autocast import lowered, product_dtype
+from sar.autograd.autocast import autocast_state, product_dtype
 from sar.autograd.compile import uncompiled
 from sar.autograd.double_backward import differentiable_once
 from sar.autograd.types import Relation
@@ -83,7 +83,7 @@ def convolve(
     if not by_columns and not (low_memory.active() and dropout_p == 0):
         out = attend(relation, x, weight, *vectors, slope, dropout_p)
         # a new tensor, since backward needs the sum, and scripts may change the result in place
-        return finish(layer, out.clone() if bias is None else out + bias.view(out.shape[1:]), merge)
+        return finish(layer, out.clone() if bias is None else _Biased.apply(out, bias.view(out.shape[1:])), merge)
     _, heads, each = layer.attn_l.shape
     step = costs.columns(x.shape[1], heads, each, merge) if by_columns else low_memory.columns(x.shape[1], len(weight))
     attention = gat_columns.Attention(relation, slope, dropout_p, step)
@@ -95,8 +95,8 @@ def convolve(
 
 
 def finish(layer: Any, out: Tensor, merge: Optional[str]) -> Tensor:
-    """What follows the heads ``[..., h, d]``: the layer's activation, how heads are merged, and autocast's dtype."""
-    return lowered(gat_columns.merged(out if layer.activation is None else layer.activation(out), merge))
+    """What follows the heads ``[..., h, d]``: the layer's activation, and how heads are merged."""
+    return gat_columns.merged(out if layer.activation is None else layer.activation(out), merge)
 
 
 @uncompiled
@@ -117,6 +117,7 @@ def attend(
     :param attn_l: of sources, ``[1, heads, each]``, and ``attn_r`` of destinations
     :param slope: of leaky_relu
     :param dropout_p: of the attention that is set to 0
+    :param rounding: with ``FOLDED`` under autocast, sums are rounded to the type of products
     :returns: ``[n, heads, each]``, which backward needs as it is
     """
     x, dtype = x.contiguous(), product_dtype(x, weight)
@@ -126,7 +127,8 @@ def attend(
     factors = gat_columns.factors(el, er, slope, dropout_p, agreed_seed() if dropout_p > 0 else 0)
     rows = ex.load("u", ft)
     message = ex.binary("mul", *((factors, rows) if rounding is Rounding.PYG else (rows, factors)))
-    return program.run(relation, message, "sum")
+    rounds = autocast_state().on and rounding is Rounding.FOLDED
+    return program.run(relation, message, "sum", dtype if rounds else None)
 
 
 def _read(ctx: Any) -> Tuple[Tensor, Tensor, Tensor, Optional[Tensor]]:
@@ -195,6 +197,26 @@ class _Scores(torch.autograd.Function):
         grad_x, grad_w, of_l, of_r = back(ctx, grad_ft, grad_el, grad_er)
         grad_x, grad_w = (g if g is None else g.to(d) for g, d in zip((grad_x, grad_w), ctx.dtypes))
         return grad_x, grad_w, of_l if for_l else None, of_r if for_r else None, None, None, None
+
+
+class _Biased(torch.autograd.Function):
+    """``out + bias`` in the type of ``out``, whose sum and the gradient of whose bias are in that of the bias."""
+
+    @staticmethod
+    def forward(ctx: Any, out: Tensor, bias: Tensor) -> Tensor:
+        ctx.dtype, result = bias.dtype, torch.empty_like(out)
+        for at in slices(out):
+            torch.add(out[at], bias, out=result[at])
+        return result
+
+    @staticmethod
+    @differentiable_once("GATConv")
+    def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
+        if not ctx.needs_input_grad[1]:
+            return grad, None
+        if grad.dtype == ctx.dtype:
+            return grad, grad.sum(0)
+        return grad, torch.stack([grad[at].to(ctx.dtype).sum(0) for at in slices(grad)]).sum(0)
 
 
 Gradients = Tuple[Optional[Tensor], Optional[Tensor], Optional[Tensor], Optional[Tensor]]
