@@ -264,14 +264,14 @@ def main() -> None:
 
     paths = {graph: parts(graph, 1) for graph in a.graphs.split(",")}
     with ThreadPoolExecutor(a.jobs) as pool:
-        running = {
-            (graph, name): {way: pool.submit(run, path, graph, name, way) for way in ways(name)}
-            for graph, path in paths.items()
-            for name in a.models.split(",")
+        pairs = list(itertools.product(paths, a.models.split(",")))
+        running = {  # the longest first
+            (graph, name): {way: pool.submit(run, paths[graph], graph, name, way) for way in ways(name)}
+            for graph, name in reversed(pairs)
         }
-        for (graph, name), of in running.items():
+        for graph, name in pairs:
             with stage(f"{graph}, {name}"):
-                cells = {way: one.result() for way, one in of.items()}
+                cells = {way: one.result() for way, one in running[graph, name].items()}
             results[f"{graph}, {name}"] = cells
             lines += rows_of(graph, name, cells)
             common.save(a.name, {"machine": common.machine(), "results": results})
