@@ -10,8 +10,11 @@ import "C"
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 	"syscall"
+	"unsafe"
 
+	"sar/core/mem"
 	"sar/core/session"
 )
 
@@ -58,6 +61,7 @@ func sar_set_allocator(policy C.int32_t) C.sar_status {
 			refuse("sar_set_allocator(%d): 0 is default, 1 compact and 2 pool", policy)
 		}
 		C.pool_enable(0)
+		mem.LendFrom(nil)
 		if policy == C.SAR_ALLOCATOR_POOL {
 			need(openPool())
 		}
@@ -77,13 +81,37 @@ func openPool() error {
 			"(no libc10.so that calls posix_memalign and free): the policy compact works everywhere")
 	}
 	C.pool_enable(1)
+	mem.LendFrom(pool{})
 	return nil
+}
+
+// pool lends the engine blocks of the pool, so that what a call computes with takes the place of tensors that are not in
+// use.
+type pool struct{}
+
+// lent is how many bytes the engine has.
+var lent atomic.Int64
+
+func (pool) Least() int { return compactThreshold }
+
+func (pool) Lend(n int) []byte {
+	var at unsafe.Pointer
+	if C.pool_memalign(&at, 64, C.size_t(n)) != 0 {
+		return nil
+	}
+	lent.Add(int64(n))
+	return unsafe.Slice((*byte)(at), n)
+}
+
+func (pool) Return(b []byte) {
+	lent.Add(-int64(len(b)))
+	C.pool_free(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
 func init() {
 	session.SetTensors(func() (session.Usage, int64) {
 		u := C.pool_stats()
-		return session.Usage{Live: int64(u.live), Peak: int64(u.peak)}, int64(u.kept)
+		return session.Usage{Live: int64(u.live) - lent.Load(), Peak: int64(u.peak)}, int64(u.kept)
 	})
 }
 

@@ -148,7 +148,7 @@ func newOwnColumns[T expr.Float](x program[T], sweep *expr.Sweep[T], operands ui
 		most = max(most, o.first(g+1)-o.first(g))
 	}
 	o.rows = make([]int32, most)
-	o.sums, err = mem.Make[T](mem.Scratch, most*x.Program.RowWidth(operands))
+	o.sums, err = mem.Workspace[T](most * x.Program.RowWidth(operands))
 	return o, err
 }
 

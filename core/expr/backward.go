@@ -141,8 +141,9 @@ func (b *Backward[T]) Finish() {
 
 // make is cleared memory of the run's own.
 func (r *Run[T]) make(n int) ([]T, error) {
-	made, err := mem.Make[T](mem.Scratch, n)
+	made, err := mem.Workspace[T](n)
 	if err == nil {
+		clear(made.Data)
 		r.scratch = append(r.scratch, made)
 	}
 	return made.Data, err

@@ -103,7 +103,8 @@ type Array[T Elem] struct {
 	Data    []T
 	mapping []byte
 	purpose Purpose
-	file    bool // of a file: Map made it
+	file    bool   // of a file: Map made it
+	lender  Lender // Workspace made it of a block of this one's
 }
 
 // Make maps a zeroed array of n elements. An array of no elements maps nothing.
@@ -121,7 +122,7 @@ func Make[T Elem](p Purpose, n int) (Array[T], error) {
 		return Array[T]{}, fmt.Errorf("mem: mapping %d bytes for %s: %w", n*size, p, err)
 	}
 	Count(p, int64(len(m)))
-	return Array[T]{Data: unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(m))), n), mapping: m, purpose: p}, nil
+	return Array[T]{Data: view[T](m, n), mapping: m, purpose: p}, nil
 }
 
 // Make makes a an array as the function Make does. What a was before is the caller's to free.
@@ -134,9 +135,13 @@ func (a *Array[T]) Make(p Purpose, n int) (err error) {
 func (a *Array[T]) Free() {
 	if a.mapping != nil {
 		Count(a.purpose, -int64(len(a.mapping)))
-		if a.file {
+		switch {
+		case a.file:
 			unmapFile(a.mapping)
-		} else {
+		case a.lender != nil:
+			Scribble(a.mapping)
+			a.lender.Return(a.mapping)
+		default:
 			Scribble(a.mapping)
 			unmapPages(a.mapping)
 		}

@@ -137,3 +137,49 @@ func TestProcess(t *testing.T) {
 		}
 	}
 }
+
+// blocks lends blocks, and counts those that are out.
+type blocks struct{ out int }
+
+func (*blocks) Least() int { return 100 }
+
+func (l *blocks) Lend(n int) []byte {
+	if n > 1000 {
+		return nil
+	}
+	l.out++
+	return make([]byte, n)
+}
+
+func (l *blocks) Return([]byte) { l.out-- }
+
+func TestWorkspace(t *testing.T) {
+	if !lends {
+		t.Skip("no lender is asked")
+	}
+	before, l := Stats()[Scratch].Live, &blocks{}
+	LendFrom(l)
+	defer LendFrom(nil)
+	small, err := Workspace[float32](24)
+	if err != nil || l.out != 0 {
+		t.Fatalf("24 numbers are below what is lent: %v, %d blocks", err, l.out)
+	}
+	large, err := Workspace[float64](20)
+	if err != nil || len(large.Data) != 20 || l.out != 1 {
+		t.Fatalf("20 numbers: %v, %d blocks", err, l.out)
+	}
+	if got := Stats()[Scratch].Live - before; got != 4096+160 {
+		t.Errorf("%d bytes are counted", got)
+	}
+	LendFrom(nil) // what is out goes back to who lent it
+	large.Free()
+	large.Free()
+	small.Free()
+	if got := Stats()[Scratch].Live - before; got != 0 || l.out != 0 {
+		t.Errorf("%d bytes and %d blocks are out in the end", got, l.out)
+	}
+	LendFrom(l)
+	if _, err := Workspace[float64](200); err == nil {
+		t.Error("a lender without memory gave some")
+	}
+}

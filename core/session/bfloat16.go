@@ -15,7 +15,7 @@ type halves[T Float] struct {
 }
 
 func (h *halves[T]) make(n int) ([]T, error) {
-	made, err := mem.Make[T](mem.Scratch, n)
+	made, err := mem.Workspace[T](n)
 	h.made = append(h.made, made)
 	return made.Data, err
 }

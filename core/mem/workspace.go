@@ -1,0 +1,49 @@
+package mem
+
+import (
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+)
+
+// Lender has large blocks that are used again and again, as those of torch's tensors are.
+type Lender interface {
+	// Lend gives n bytes of anything, n at least Least; nil where there are none.
+	Lend(n int) []byte
+	// Return takes back what Lend gave.
+	Return(b []byte)
+	Least() int
+}
+
+var lender atomic.Pointer[Lender]
+
+// LendFrom has workspaces come from a lender from now on; nil: from the system.
+func LendFrom(l Lender) {
+	if l == nil {
+		lender.Store(nil)
+		return
+	}
+	lender.Store(&l)
+}
+
+// Workspace is an array of n elements for one call, of the size of its tensors, that hold anything. Where there is a
+// lender, it takes the place of tensors that are not in use: memory of its own would come on top of what is kept for
+// them.
+func Workspace[T Elem](n int) (Array[T], error) {
+	var zero T
+	size := int(unsafe.Sizeof(zero))
+	l := lender.Load()
+	if l == nil || !lends || n < 0 || n > (1<<62)/size || n*size < (*l).Least() {
+		return Make[T](Scratch, n)
+	}
+	b := (*l).Lend(n * size)
+	if b == nil {
+		return Array[T]{}, fmt.Errorf("mem: there are no %d bytes for %s", n*size, Scratch)
+	}
+	Count(Scratch, int64(len(b)))
+	return Array[T]{Data: view[T](b, n), mapping: b, purpose: Scratch, lender: *l}, nil
+}
+
+func view[T Elem](b []byte, n int) []T {
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n)
+}
