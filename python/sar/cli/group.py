@@ -38,7 +38,7 @@ class Group:
         loop.add_signal_handler(signal.SIGCHLD, self._poll)
         try:
             for worker in self.workers:
-                worker.start(self.output)
+                await worker.start(self.output)
             self._poll()  # of those that have ended before the last was started
             while running := self._running():
                 self._after_failure()

@@ -7,17 +7,16 @@ import contextlib
 import json
 import os
 import shlex
-import signal
 import subprocess
 import sys
 from collections import deque
 from collections.abc import Sequence
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from .agent import ENDED, GREETING
 from .hosts import HostSpec
 from .lines import Lines
-from .workers import DRAIN_SECONDS, TERMINATE_SECONDS, Deliver, Outputs, Worker, chunks, in_child, open_reader
+from .workers import Deliver, Outputs, Worker, ends_within, hand_on, spawn
 
 
 class HostError(Exception):
@@ -76,14 +75,11 @@ class Remote(Worker):
         self.local_rank, self.host, self.ssh = local_rank, host, ssh
         self.place: dict[str, str] = {}
         """The environment of the worker beside that of the order, to be set before :meth:`start`."""
-        self.process: subprocess.Popen[bytes] | None = None
         self._said: deque[bytes] = deque(maxlen=20)
         # what comes before the worker; of all connections to a host, the first shows it
         noise = Lines(sys.stderr.buffer, f"[{host.name}] ".encode(), self._said) if not local_rank else None
         self._deliver: Deliver = noise.feed if noise else self._said.append
-        self._helpers: list[asyncio.Task[None]] = []
-        self._to_agent: asyncio.WriteTransport
-        self._reading: asyncio.BaseTransport
+        self._to_agent: asyncio.WriteTransport | None = None
         self._reader: asyncio.StreamReader
 
     async def connect(self, order: dict[str, Any]) -> int:
@@ -94,14 +90,7 @@ class Remote(Worker):
         """
         words = self.ssh.words(self.host.name)
         try:
-            self.process = subprocess.Popen(
-                words,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                preexec_fn=in_child(os.getpid()),
-                start_new_session=True,  # keys typed at the terminal go to the launcher alone
-            )
+            self.process = spawn(words, **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE))
         except OSError as error:
             raise HostError(f"cannot run {words[0]}: {error.strerror}; --ssh names another program") from None
         try:
@@ -117,30 +106,32 @@ class Remote(Worker):
 
     async def _agree(self, process: subprocess.Popen[bytes], order: dict[str, Any]) -> dict[str, Any]:
         assert process.stdin and process.stdout and process.stderr
-        self._reader, self._reading = await open_reader(process.stdout)
         self._to_agent, _ = await asyncio.get_running_loop().connect_write_pipe(asyncio.BaseProtocol, process.stdin)
-        self._helpers = [asyncio.create_task(self._errors(process.stderr)), asyncio.create_task(self._live())]
+        self.pipes.append(self._to_agent)
         self._send(json.dumps(order))
+        errors = await self.read(process.stderr)
+        self.tasks = [asyncio.create_task(self._errors(errors)), asyncio.create_task(self._live())]
+        self._reader = await self.read(process.stdout)
         noise = await self._reader.readuntil(GREETING)
         for data in (noise[: -len(GREETING)], b""):
             self._deliver(data)
         return json.loads(await self._reader.readuntil(b"\n"))
 
     def _send(self, line: str) -> None:
-        if not self._to_agent.is_closing():
+        if self._to_agent and not self._to_agent.is_closing():
             self._to_agent.write(line.encode() + b"\n")
 
     async def _live(self) -> None:
         """Tells the agent again and again that the launcher lives."""
-        while True:
-            await asyncio.sleep(_LIFE_SECONDS)
+        while not self.over.done():
             self._send("")
+            await asyncio.wait([self.over], timeout=_LIFE_SECONDS)
 
     async def _no_agent(self, process: subprocess.Popen[bytes]) -> str:
         """Why no agent has answered, as far as ssh tells."""
-        if not await _ended(process, 1.0):
+        if not await ends_within(1.0, process):
             return "something else than the agent answers"
-        await asyncio.wait(self._helpers[:1], timeout=0.2)  # the rest of its errors
+        await asyncio.wait(self.tasks[:1], timeout=0.2)  # the rest of its errors
         code = process.returncode
         last = b"".join(self._said).decode(errors="replace").strip().rpartition("\n")[2]
         said = f": {last}" if last else ""
@@ -151,15 +142,14 @@ class Remote(Worker):
         python = f"Is SAR installed in {self.ssh.python}? --remote-python names another"
         return f"no agent of SAR runs there{said}. {python}"
 
-    def start(self, output: Outputs) -> None:
+    async def start(self, output: Outputs) -> None:
         """Has the agent start the worker."""
         out, self._deliver = output(self)
         self._send(json.dumps(self.place))
-        self.tasks = [asyncio.create_task(chunks(self._reader, out))]
+        self.tasks.append(asyncio.create_task(hand_on(self._reader, out)))
 
-    async def _errors(self, stream: IO[bytes]) -> None:
+    async def _errors(self, reader: asyncio.StreamReader) -> None:
         """Delivers what comes on standard error, and notes what the agent says last."""
-        reader, transport = await open_reader(stream)
         held = b""
         while data := held + await reader.read(1 << 16):
             at = data.rfind(b"\0", -_LONGEST_END) if data != held else -1
@@ -169,7 +159,6 @@ class Remote(Worker):
                 self.ended(int(held[len(ENDED) :]))
                 break
         self._deliver(b"")
-        transport.close()
 
     def signal(self, number: int) -> None:
         self._send(str(int(number)))
@@ -177,41 +166,19 @@ class Remote(Worker):
     def poll(self) -> None:
         """Has the worker count as ended if ssh has, and the agent has not said how."""
         if self.code is None and self.process and self.process.poll() is not None:
-            self._helpers.append(asyncio.create_task(self._lose(self.process)))
+            self.tasks.append(asyncio.create_task(self._lose(self.process)))
 
     async def _lose(self, process: subprocess.Popen[bytes]) -> None:
-        await asyncio.wait(self._helpers[:1], timeout=0.5)  # all that has come is read
+        await asyncio.wait(self.tasks[:1], timeout=0.5)  # all that has come is read
         reason = "the connection has ended"
         if process.returncode < 0:
             reason += f": ssh was killed by signal {-process.returncode}"
         elif process.returncode == 255 and self.errors:
             reason += f": {self.errors[-1].decode(errors='replace').strip()}"
-        self._to_agent.close()
+        if self._to_agent:
+            self._to_agent.close()  # by which the agent ends the worker, if only ssh was killed
         self.why = self.why or f"is lost: {self.host.name}: {reason}"
         self.ended(_LOST)
-
-    async def close(self) -> None:
-        """Ends the connection, by which the agent ends the worker where it still runs, and waits until it has."""
-        if self.process is None:
-            return
-        if self._helpers:
-            if self.code is None:
-                self.stop(signal.SIGKILL)
-            self._to_agent.close()
-            self._reading.close()
-        if not await _ended(self.process, TERMINATE_SECONDS + 3 * DRAIN_SECONDS):
-            self.process.kill()
-            self.process.wait()
-        for task in (*self._helpers, *self.tasks):
-            task.cancel()
-
-
-async def _ended(process: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Whether a process ends within so many seconds."""
-    end = asyncio.get_running_loop().time() + seconds
-    while process.poll() is None and asyncio.get_running_loop().time() < end:
-        await asyncio.sleep(0.02)
-    return process.poll() is not None
 
 
 async def connect(specs: Sequence[HostSpec], ssh: Ssh, order: dict[str, Any], port: bool) -> tuple[list[Remote], int]:
