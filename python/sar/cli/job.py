@@ -19,7 +19,7 @@ from .group import Ended, Group
 from .hosts import HostSpec
 from .lines import Output, say
 from .output import Failure
-from .remote import HostError, Ssh, carried, connect
+from .remote import HostError, carried, connect
 from .workers import Local, Worker
 
 _RECONNECT_SECONDS = 2.0  # before the next life, where hosts could not be reached
@@ -36,7 +36,10 @@ class Job(NamedTuple):
     logs: Path | None = None
     hosts: Sequence[HostSpec] = ()
     """None: this host."""
-    ssh: Ssh = Ssh()
+    ssh: Sequence[str] = ("ssh",)
+    """The program that reaches hosts, and options of its own."""
+    python: str = sys.executable
+    """Python on other hosts."""
     directory: str = ""
     """Where workers on other hosts work."""
 
@@ -124,11 +127,12 @@ async def _on_hosts(job: Job, arguments: argparse.Namespace, common: dict[str, s
         "version": sar.__version__,
         "directory": job.directory or os.getcwd(),
         "environment": {**carried(inherited()), **common},
-        "command": [job.ssh.python, "-u", *job.words],
+        "command": [job.python, "-u", *job.words],
         "bind": arguments.bind,
         "threads": arguments.threads,
+        "port": arguments.master_port is None,
     }
-    workers, port = await connect(job.hosts, job.ssh, order, port=arguments.master_port is None)
+    workers, port = await connect(job.hosts, job.ssh, order)
     master = arguments.master_addr or job.hosts[0].address, arguments.master_port or port
     for worker in workers:
         worker.place = place(int(worker.rank), len(workers), worker.local_rank, worker.host.workers, *master)

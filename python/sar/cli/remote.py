@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from .agent import ENDED, GREETING
 from .hosts import HostSpec
@@ -43,19 +43,11 @@ _OF_A_HOST = (
 _OF_A_SESSION = ("SSH_", "XDG_", "DBUS_")
 
 
-class Ssh(NamedTuple):
-    """How hosts are reached."""
-
-    command: Sequence[str] = ("ssh",)
-    """The program and options of its own; ``[option ...] host command`` is put behind it."""
-    python: str = sys.executable
-    """Python on the other hosts."""
-
-    def words(self, host: str) -> list[str]:
-        """The command that runs the agent. It holds no secret: other users of either host can see it."""
-        path = os.environ.get("PYTHONPATH")
-        agent = ["exec", *(["env", f"PYTHONPATH={path}"] if path else []), self.python, "-m", "sar.cli.agent"]
-        return [*self.command, *_OPTIONS, host, " ".join(map(shlex.quote, agent))]
+def agent_command(ssh: Sequence[str], host: str, python: str) -> list[str]:
+    """The command that runs an agent on a host. It holds no secret: other users of either host can see it."""
+    path = os.environ.get("PYTHONPATH")
+    agent = ["exec", *(["env", f"PYTHONPATH={path}"] if path else []), python, "-m", "sar.cli.agent"]
+    return [*ssh, *_OPTIONS, host, " ".join(map(shlex.quote, agent))]
 
 
 def carried(environment: dict[str, str]) -> dict[str, str]:
@@ -70,9 +62,9 @@ def carried(environment: dict[str, str]) -> dict[str, str]:
 class Remote(Worker):
     """A worker of another host. Its process is that of ssh."""
 
-    def __init__(self, rank: int, local_rank: int, host: HostSpec, ssh: Ssh) -> None:
+    def __init__(self, rank: int, local_rank: int, host: HostSpec) -> None:
         super().__init__(str(rank))
-        self.local_rank, self.host, self.ssh = local_rank, host, ssh
+        self.local_rank, self.host = local_rank, host
         self.place: dict[str, str] = {}
         """The environment of the worker beside that of the order, to be set before :meth:`start`."""
         self._said: deque[bytes] = deque(maxlen=20)
@@ -82,24 +74,25 @@ class Remote(Worker):
         self._to_agent: asyncio.WriteTransport | None = None
         self._reader: asyncio.StreamReader
 
-    async def connect(self, order: dict[str, Any]) -> int:
+    async def connect(self, ssh: Sequence[str], order: dict[str, Any]) -> int:
         """Has an agent make ready for the worker.
 
+        :param ssh: the program and options of its own; ``[option ...] host command`` is put behind it
         :returns: a port that is free there, if the order asks for one
         :raises HostError: it cannot
         """
-        words = self.ssh.words(self.host.name)
+        python, pipe = order["command"][0], subprocess.PIPE
         try:
-            self.process = spawn(words, **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE))
+            self.process = spawn(agent_command(ssh, self.host.name, python), stdin=pipe, stdout=pipe, stderr=pipe)
         except OSError as error:
-            raise HostError(f"cannot run {words[0]}: {error.strerror}; --ssh names another program") from None
+            raise HostError(f"cannot run {ssh[0]}: {error.strerror}; --ssh names another program") from None
         try:
             answer = await asyncio.wait_for(self._agree(self.process, order), START_SECONDS)
             trouble = answer.get("trouble")
         except asyncio.TimeoutError:
             trouble = f"it has not answered within {START_SECONDS:g} s"
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError, ValueError):
-            trouble = await self._no_agent(self.process)
+            trouble = await self._no_agent(self.process, python)
         if trouble:
             raise HostError(f"{self.host.name}: {trouble}")
         return int(answer["port"])
@@ -127,7 +120,7 @@ class Remote(Worker):
             self._send("")
             await asyncio.wait([self.over], timeout=_LIFE_SECONDS)
 
-    async def _no_agent(self, process: subprocess.Popen[bytes]) -> str:
+    async def _no_agent(self, process: subprocess.Popen[bytes], python: str) -> str:
         """Why no agent has answered, as far as ssh tells."""
         if not await ends_within(1.0, process):
             return "something else than the agent answers"
@@ -139,8 +132,7 @@ class Remote(Worker):
             return f"ssh was killed by signal {-code}"
         if code == 255:
             return f"ssh cannot reach it{said}. It must work without a password: ssh {self.host.name} true"
-        python = f"Is SAR installed in {self.ssh.python}? --remote-python names another"
-        return f"no agent of SAR runs there{said}. {python}"
+        return f"no agent of SAR runs there{said}. Is SAR installed in {python}? --remote-python names another"
 
     async def start(self, output: Outputs) -> None:
         """Has the agent start the worker."""
@@ -181,38 +173,33 @@ class Remote(Worker):
         self.ended(_LOST)
 
 
-async def connect(specs: Sequence[HostSpec], ssh: Ssh, order: dict[str, Any], port: bool) -> tuple[list[Remote], int]:
+async def connect(specs: Sequence[HostSpec], ssh: Sequence[str], order: dict[str, Any]) -> tuple[list[Remote], int]:
     """Has agents make ready for the workers of all hosts.
 
-    :param order: what all agents are told
-    :param port: whether the first one is to find a port for rank 0
+    :param order: what all agents are told; ``port``: whether the first one is to find a port for rank 0
     :returns: the workers, and that port
     :raises HostError: which hosts are of no use, and why
     """
     gates = {spec: asyncio.Semaphore(_AT_ONCE) for spec in specs}
     refused: dict[HostSpec, HostError] = {}
     places = enumerate((spec, k) for spec in specs for k in range(spec.workers))
-    workers = [Remote(rank, k, spec, ssh) for rank, (spec, k) in places]
+    workers = [Remote(rank, k, spec) for rank, (spec, k) in places]
 
     async def one(worker: Remote) -> int:
-        own = {"local_rank": worker.local_rank, "workers": worker.host.workers, "port": port and worker.rank == "0"}
+        own = {"local_rank": worker.local_rank, "workers": worker.host.workers}
+        own["port"] = order["port"] and worker.rank == "0"
         async with gates[worker.host]:
-            if worker.host in refused:
-                raise refused[worker.host]
-            try:
-                return await worker.connect({**order, **own})
-            except HostError as error:
-                refused[worker.host] = error
-                raise
+            if worker.host not in refused:
+                try:
+                    return await worker.connect(ssh, {**order, **own})
+                except HostError as error:
+                    refused[worker.host] = error
+            return 0
 
     try:
-        found = await asyncio.gather(*map(one, workers), return_exceptions=True)
-        others = [answer for answer in found if not isinstance(answer, (int, HostError))]
-        if others:
-            raise others[0]
-        ports = [answer for answer in found if isinstance(answer, int)]
-        if len(ports) < len(workers):
-            raise HostError("\n".join(dict.fromkeys(str(answer) for answer in found if isinstance(answer, HostError))))
+        ports = await asyncio.gather(*map(one, workers))
+        if refused:
+            raise HostError("\n".join(map(str, refused.values())))
         return workers, ports[0]
     except BaseException:
         with contextlib.suppress(asyncio.CancelledError):
