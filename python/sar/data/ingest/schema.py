@@ -151,16 +151,13 @@ def _nodes(name: str, entry: Any, engine: Engine, base: Path, where: str) -> Nod
     count = entry.get("count")
     if count is not None and (not isinstance(count, int) or count < 0):
         raise ValueError(f"{where}: count is a number of nodes, not {count!r}")
-    if "files" not in entry:
-        extra = sorted(set(entry) - {"id_type", "count", *_FORMAT} - _npy_features(entry))
-        if extra:
-            raise ValueError(f"{where}: {', '.join(extra)}: needs files that have the columns")
     table = _table(entry, engine, base, where) if "files" in entry else None
     found = Nodes(name, table, count, id_type=id_type)
     found.id = _column(table, entry.get("id"), where, "id")
     found.split = _column(table, entry.get("split"), where, "split")
     found.label = _columns(table, entry.get("label"), where, "label")
     if entry.get("unlabelled") is not None:
+        _expect_files(table, where, "unlabelled")
         found.unlabelled = str(entry["unlabelled"])
     found.matrices, found.arrays = _matrices(table, entry.get("features"), base, where)
     found.columns = {c: c for c in _columns(table, entry.get("columns"), where, "columns")}
@@ -229,13 +226,6 @@ def _matrices(
     return from_columns, from_files
 
 
-def _npy_features(entry: Mapping[str, Any]) -> set[str]:
-    """The key features, where it needs no table."""
-    given = entry.get("features")
-    values = list(given.values()) if isinstance(given, Mapping) else [given]
-    return {"features"} if all(isinstance(v, str) and v.endswith(".npy") for v in values) else set()
-
-
 def _table(entry: Mapping[str, Any], engine: Engine, base: Path, where: str) -> Table:
     header = entry.get("header", True)
     if not isinstance(header, bool):
@@ -246,11 +236,16 @@ def _table(entry: Mapping[str, Any], engine: Engine, base: Path, where: str) -> 
     return FileTable(engine, files, header=header, delimiter=entry.get("delimiter"))
 
 
+def _expect_files(table: Optional[Table], where: str, key: str) -> Table:
+    if table is None:
+        raise ValueError(f"{where}: {key}: needs files that have the columns")
+    return table
+
+
 def _column(table: Optional[Table], name: Any, where: str, key: str) -> Optional[str]:
     if name is None:
         return None
-    if table is None:
-        raise ValueError(f"{where}: {key}: needs a table that has the column {name}")
+    table = _expect_files(table, where, key)
     if str(name) not in table.columns:
         near = difflib.get_close_matches(str(name), table.columns, 1)
         hint = f" Did you mean {near[0]}?" if near else ""
