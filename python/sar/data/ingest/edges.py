@@ -16,7 +16,8 @@ from .engine import Engine, quoted
 from .nodes import ID, NUMBER, Numbering
 from .progress import Step
 from .schema import Edges
-from .values import SQL_TYPES, Feature, arrays_of, features_of, id_sql
+from .tables import SQL_TYPES
+from .values import Feature, arrays_of, features_of, id_sql
 
 _RESERVED = ("indptr", "source")
 

@@ -9,9 +9,8 @@ import numpy as np
 
 from .engine import Engine, import_extra, literal, quoted
 from .tables import Table
-from .values import INTEGERS
+from .values import INTEGERS, sample_of
 
-_SAMPLE = 10_000
 _MOST_CLASSES = 100_000
 SPLITS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "dev": "val", "test": "test"}
 
@@ -45,16 +44,12 @@ def labels_of(engine: Engine, table: Table, column: str, unlabelled: Optional[st
     name, given = quoted(column), table.columns[column]
     present = f"nullif({name}, {literal(unlabelled)})" if unlabelled is not None and given == "VARCHAR" else name
     shown = f"left(CAST({name} AS VARCHAR), 40)"
-    numeric = given != "VARCHAR"
-    if not numeric:
-        sample = f"(SELECT {present} AS c FROM {table.sql()} WHERE {present} IS NOT NULL LIMIT {_SAMPLE})"
-        numeric = bool(engine.row(f"SELECT bool_and(TRY_CAST(c AS DOUBLE) IS NOT NULL) FROM {sample}")[0])
-    if not numeric:
-        return _named(engine, table, column, present)
-    if given in INTEGERS or given == "BOOLEAN":
-        number, whole = f"CAST({name} AS BIGINT)", True
-    else:
-        number = f"TRY_CAST({present} AS DOUBLE)"
+    if given == "VARCHAR":
+        numeric = f"SELECT bool_and(TRY_CAST(c AS DOUBLE) IS NOT NULL) FROM {sample_of(table, present)}"
+        if not engine.row(numeric)[0]:
+            return _named(engine, table, column, present)
+    whole = given in INTEGERS or given == "BOOLEAN"
+    number = f"CAST({name} AS BIGINT)" if whole else f"TRY_CAST({present} AS DOUBLE)"
     if unlabelled is not None and given != "VARCHAR":
         try:
             marker = float(unlabelled)
@@ -64,7 +59,7 @@ def labels_of(engine: Engine, table: Table, column: str, unlabelled: Optional[st
             ) from None
         test = f"isnan({number})" if np.isnan(marker) else f"{number} = {marker!r}"
         number = f"CASE WHEN NOT ({test}) THEN {number} END"
-    if given not in INTEGERS and given != "BOOLEAN":
+    if not whole:
         counted = f"SELECT bool_and({number} = floor({number})) FROM {table.sql()} WHERE NOT isnan({number})"
         whole = engine.row(counted)[0] is not False
     nan = f"coalesce(isnan(CAST({number} AS DOUBLE)), false)"

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
+import numpy as np
+
 from sar.errors import FormatError
 
 from .arrays import BLOCK_BYTES, Rows
@@ -19,11 +21,12 @@ POSITION = "sar position"  # a column: the row of a file, from 1, or the line of
 
 _TEXT = (".csv", ".tsv", ".txt")
 _DELIMITERS = ",\t;| "
-_TYPES = {
-    **{"b1": "UTINYINT", "i1": "TINYINT", "i2": "SMALLINT", "i4": "INTEGER", "i8": "BIGINT"},
-    **{"u1": "UTINYINT", "u2": "USMALLINT", "u4": "UINTEGER", "u8": "UBIGINT"},
-    **{"f2": "FLOAT", "f4": "FLOAT", "f8": "DOUBLE"},
+SQL_TYPES = {
+    **{"int8": "TINYINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT"},
+    **{"uint8": "UTINYINT", "uint16": "USMALLINT", "uint32": "UINTEGER", "uint64": "UBIGINT"},
+    **{"float32": "FLOAT", "float64": "DOUBLE"},
 }
+_READ_AS = {"bool": "uint8", "float16": "float32"}  # DuckDB has no half precision
 
 
 class Table:
@@ -258,20 +261,18 @@ def array_table(engine: Engine, name: str, columns: Mapping[str, Rows]) -> Table
     return Table(name, {key: _sql_type(rows) for key, rows in columns.items()}, read)
 
 
+def _read_as(dtype: Any) -> str:
+    return _READ_AS.get(dtype.name, dtype.name)
+
+
 def _sql_type(rows: Rows) -> str:
-    base = _TYPES[f"{rows.dtype.kind}{rows.dtype.itemsize}"]
+    base = SQL_TYPES[_read_as(rows.dtype)]
     return base if len(rows.shape) == 1 else f"{base}[{rows.shape[1]}]"
 
 
 def _arrow(pa: Any, block: Any) -> Any:
-    if block.dtype.kind == "b":
-        block = block.view("uint8")
-    if block.dtype.itemsize == 2 and block.dtype.kind == "f":
-        block = block.astype("float32")  # DuckDB has no half precision
-    if block.ndim == 1:
-        return pa.array(block)
-    flat = pa.array(block.reshape(-1))
-    return pa.FixedSizeListArray.from_arrays(flat, block.shape[1])
+    flat = pa.array(block.reshape(-1).astype(_read_as(block.dtype), copy=False))
+    return flat if block.ndim == 1 else pa.FixedSizeListArray.from_arrays(flat, block.shape[1])
 
 
 def pair_table(engine: Engine, pairs: Rows, more: Optional[Mapping[str, Rows]] = None) -> Table:
@@ -284,11 +285,9 @@ def pair_table(engine: Engine, pairs: Rows, more: Optional[Mapping[str, Rows]] =
             f"{pairs.name}: expected edges as integers [2, edges] or [edges, 2], found {pairs.dtype} "
             f"{list(pairs.shape)}"
         )
-    if pairs.shape[0] == 2:
-        ends = [pairs.view(lambda a: a[0]), pairs.view(lambda a: a[1])]
-    else:
-        ends = [pairs.view(lambda a: a[:, 0]), pairs.view(lambda a: a[:, 1])]
-    return array_table(engine, pairs.name, {"source": ends[0], "target": ends[1], **(more or {})})
+    upright = pairs if pairs.shape[0] != 2 else pairs.view(np.transpose)
+    ends = {"source": upright.view(lambda a: a[:, 0]), "target": upright.view(lambda a: a[:, 1])}
+    return array_table(engine, pairs.name, {**ends, **(more or {})})
 
 
 def side_by_side(left: Optional[Table], right: Table) -> Table:
