@@ -10,14 +10,11 @@ import numpy as np
 
 from .arrays import Rows, memory_rows, npy_rows
 from .engine import Engine
-from .schema import EDGE, NODE, Edges, Graph, Nodes
+from .schema import NODE, ONE, Edges, Graph, Nodes, Triple, triple_of
 from .tables import array_table, pair_table
 
 _NAMES = {"x": "features", "y": "labels", "edge_weight": "weight"}
 _EDGES, _COUNT = "edge_index", "num_nodes"
-_ONE = (NODE, EDGE, NODE)
-
-Triple = tuple[str, str, str]
 
 
 def npy_directory(path: Path) -> dict[str, Rows]:
@@ -38,12 +35,14 @@ def from_arrays(arrays: Mapping[str, Rows], name: str, engine: Engine) -> Graph:
         # what has a row for each edge, and not for each node, is of the edges
         edges, nodes = max(arrays[_EDGES].shape), _count(arrays)
         of_edges = {key for key, a in arrays.items() if key == _EDGES or (len(a) == edges and edges != nodes)}
-        arrays = {f"{':'.join(_ONE) if key in of_edges else NODE}/{key}": a for key, a in arrays.items()}
+        arrays = {f"{':'.join(ONE) if key in of_edges else NODE}/{key}": a for key, a in arrays.items()}
     owners: dict[str, dict[str, Rows]] = {}
     for key, rows in arrays.items():
         owner, _, own = key.partition("/")
         owners.setdefault(owner, {})[own] = rows
-    triples = {owner: _triple(owner, name) for owner, own in owners.items() if _EDGES in own}
+    expected = f"{name}: expected edges under source:relation:destination/{_EDGES}, found"
+    found = [owner for owner, own in owners.items() if _EDGES in own]
+    triples = {owner: triple_of(owner, f"{expected} {owner}/{_EDGES}") for owner in found}
     if not triples:
         raise ValueError(
             f"{name}: expected an array {_EDGES!r}, or one for each type of edge, found {', '.join(arrays)}"
@@ -64,13 +63,6 @@ def from_arrays(arrays: Mapping[str, Rows], name: str, engine: Engine) -> Graph:
         features.pop(_COUNT, None)
         graph.nodes[one] = nodes_of(one, count, features)
     return graph
-
-
-def _triple(text: str, name: str) -> Triple:
-    parts = text.split(":")
-    if len(parts) != 3 or not all(parts):
-        raise ValueError(f"{name}: expected edges under source:relation:destination/{_EDGES}, found {text}/{_EDGES}")
-    return parts[0], parts[1], parts[2]
 
 
 def _count(arrays: Mapping[str, Rows]) -> Optional[int]:
@@ -152,7 +144,7 @@ def _from_data(source: Any, engine: Engine) -> Graph:
     of_nodes = {key: value for key, value in given.items() if source.is_node_attr(key)}
     of_edges = {key: value for key, value in given.items() if key == _EDGES or source.is_edge_attr(key)}
     nodes = nodes_of(NODE, int(source.num_nodes), _tensors(of_nodes, "data"))
-    return Graph("", {NODE: nodes}, [_from_store(_ONE, of_edges, "data", engine)])
+    return Graph("", {NODE: nodes}, [_from_store(ONE, of_edges, "data", engine)])
 
 
 def _from_heterodata(source: Any, engine: Engine) -> Graph:
