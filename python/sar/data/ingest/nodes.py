@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
@@ -88,9 +87,9 @@ class NodeFiles:
     def _write_ids(self, sql: str, sql_type: str, step: Optional[Step] = None) -> int:
         rows, path = 0, self._folder / _IDS
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _parquet(path) as write:
+        with _ids_writer(path, sql_type) as writer:
             for batch in self._engine.batches(sql, 1 << 18, step):
-                write(batch)
+                writer.write_batch(batch)
                 rows += batch.num_rows
         self.entry["ids"] = ids_entry(self._root, path, sql_type)
         return rows
@@ -136,8 +135,7 @@ class _NodeTable:
 
     def __init__(self, engine: Engine, nodes: Nodes, sql_type: str) -> None:
         assert nodes.table is not None
-        self._engine = engine
-        self._nodes = nodes
+        self._engine, self._nodes, self._sql_type = engine, nodes, sql_type
         self.table = nodes.table
         self.title = nodes.title
         self.count = 0
@@ -211,15 +209,15 @@ class _NodeTable:
             for feature in self._all_features
         }
         begin = bad = 0
-        with _parquet(folder / _IDS if self._id is not None else None) as write_ids:
+        with _ids_writer(folder / _IDS, self._sql_type) if self._id is not None else nullcontext() as ids:
             for batch in self._engine.batches(sql, max(1, BLOCK_BYTES // width), step, in_order=True):
                 rows = batch.num_rows
                 _check_order(batch)
                 batch, lost = _without(batch, begin, dropped, checked)
                 begin, bad = begin + rows, bad + lost
                 self.count += batch.num_rows
-                if self._id is not None:
-                    write_ids(batch.select(["id"]))
+                if ids is not None:
+                    ids.write_batch(batch.select(["id"]))
                 for writer, block in zip(writers.values(), arrays_of(self._all_features, batch)):
                     writer.write(block)
                 step.progress(begin, 0, "rows")
@@ -267,23 +265,8 @@ def _any(conditions: list[str]) -> str:
     return f"coalesce({' OR '.join(conditions)}, false)" if conditions else "false"
 
 
-@contextmanager
-def _parquet(path: Optional[Path]) -> Iterator[Any]:
-    """A function that appends record batches to a Parquet file."""
-    if path is None:
-        yield None
-        return
-    parquet = import_extra("pyarrow.parquet")
-    writer: Any = None
-
-    def write(batch: Any) -> None:
-        nonlocal writer
-        if writer is None:
-            writer = parquet.ParquetWriter(str(path), batch.schema, compression="zstd")
-        writer.write_batch(batch)
-
-    try:
-        yield write
-    finally:
-        if writer is not None:
-            writer.close()
+def _ids_writer(path: Path, sql_type: str) -> Any:
+    """Writes record batches with the column ``id`` to a Parquet file."""
+    pa, parquet = import_extra("pyarrow"), import_extra("pyarrow.parquet")
+    arrow_type = {"BIGINT": pa.int64(), "UBIGINT": pa.uint64()}.get(sql_type, pa.string())
+    return parquet.ParquetWriter(str(path), pa.schema([("id", arrow_type)]), compression="zstd")
