@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -86,16 +87,9 @@ async def _live(job: Job, arguments: argparse.Namespace, life: int) -> Ended:
         say(str(error))
         await asyncio.sleep(_RECONNECT_SECONDS)
         return Ended(1, False)
-    output = Output(
-        sum(host.workers for host in job.hosts) or arguments.nodes * len(workers),
-        prefix=job.prefix,
-        logs=job.logs,
-        life=life,
-    )
-    try:
+    world = arguments.nodes * len(workers)
+    with contextlib.closing(Output(world, prefix=job.prefix, logs=job.logs, life=life)) as output:
         return await Group(workers, output, arguments.grace).run()
-    finally:
-        output.close()
 
 
 async def _workers(job: Job, arguments: argparse.Namespace, life: int) -> Sequence[Worker]:

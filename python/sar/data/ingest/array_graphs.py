@@ -82,13 +82,7 @@ def _largest(node_type: str, edges: list[Edges], engine: Engine) -> int:
 
 
 def nodes_of(name: str, count: int, arrays: Mapping[str, Rows]) -> Nodes:
-    """Nodes with features.
-
-    :raises ValueError: a feature has not a row for each node
-    """
-    for key, rows in arrays.items():
-        if rows.shape[:1] != (count,):
-            raise ValueError(f"{rows.name} has the shape {list(rows.shape)}; there are {count:,} nodes (feature {key})")
+    """Nodes with features."""
     return Nodes(name, count=count, arrays={_NAMES.get(key, key): rows for key, rows in arrays.items()})
 
 

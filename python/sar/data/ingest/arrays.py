@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -118,8 +119,7 @@ def unpack_npz(path: Union[str, os.PathLike[str]], folder: Path) -> dict[str, Ro
                     continue
                 target = folder / f"{number}.npy"
                 with archive.open(member) as packed, open(target, "wb") as unpacked:
-                    while piece := packed.read(1 << 20):
-                        unpacked.write(piece)
+                    shutil.copyfileobj(packed, unpacked, 1 << 20)
                 key = member.filename[: -len(".npy")]
                 found[key] = npy_rows(target, f"{name}:{key}")
     except (zipfile.BadZipFile, ValueError, EOFError) as error:

@@ -60,7 +60,9 @@ class NodeFiles:
         for name, rows in self._nodes.arrays.items():
             if self.entry["count"] is None:
                 self.entry["count"] = len(rows)
-            self._expect_rows(rows.name, len(rows), self.entry["count"])
+            if len(rows) != self.entry["count"]:
+                there = f"there are {self.entry['count']:,} {self._nodes.title} (feature {name})"
+                raise ValueError(f"{rows.name} has the shape {list(rows.shape)}; {there}")
             written = copy_rows(rows, self._folder / f"{file_name(name)}.npy")
             self.entry["features"][name] = array_entry(self._root, written)
         numbering = self._numbering()
