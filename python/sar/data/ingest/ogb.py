@@ -72,10 +72,10 @@ def _text(raw: Path, engine: Engine) -> Graph:
 def _add_features(owner: Union[Nodes, Edges], kind: str, folders: list[Path], engine: Engine) -> None:
     for path in sorted(p for folder in folders for p in folder.glob(f"{kind}[-_]*.csv.gz")):
         stem = path.name[: -len(".csv.gz")].replace("-", "_")
-        table = FileTable(engine, [str(path)], header=False, prefix=f"{stem}.")
+        table = FileTable(engine, [str(path)], header=False)
         if stem == "node_label" and isinstance(owner, Nodes):
-            owner.table = side_by_side(owner.table, table)
-            owner.label, owner.unlabelled = list(table.columns), "nan"
+            owner.table, owner.label = side_by_side(owner.table, table, f"{stem}.")
+            owner.unlabelled = "nan"
         else:
             add_beside(owner, _NAMES.get(stem, stem), table, stem.endswith("_feat"))
 

@@ -79,8 +79,7 @@ class Edges:
 def add_beside(owner: Union[Nodes, Edges], feature: str, table: Table, matrix: bool = False) -> None:
     """Makes a feature of a table whose rows are those of nodes or of edges: a matrix of its columns, or where there is
     one, its values with a dtype of their own."""
-    owner.table = side_by_side(owner.table, table)
-    columns = list(table.columns)
+    owner.table, columns = side_by_side(owner.table, table, f"{feature}.")
     if len(columns) > 1 or matrix:
         owner.matrices[feature] = columns
     else:

@@ -96,21 +96,15 @@ class FileTable(Table):
     :param header: whether the first line of a text file has the names of the columns; without it they are column0,
         column1, …
     :param delimiter: between the fields of a text file; None to look at its first line
-    :param prefix: put before the names of columns
     :raises sar.FormatError: a file is empty, or its columns are not those of the first
     """
 
     def __init__(
-        self,
-        engine: Engine,
-        files: list[str],
-        *,
-        header: bool = True,
-        delimiter: Optional[str] = None,
-        prefix: str = "",
+        self, engine: Engine, files: list[str], *, header: bool = True, delimiter: Optional[str] = None
     ) -> None:
-        self._engine, self._files, self._prefix = engine, files, prefix
-        super().__init__(files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more", {}, self._from)
+        self._engine, self._files = engine, files
+        name = files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
+        super().__init__(name, {}, lambda: self._read(files, self._rejects))
         kinds = {name: _kind(name) for name in files}
         odd = next((name for name, kind in kinds.items() if kind not in ("text", "parquet")), None)
         if odd:
@@ -120,7 +114,7 @@ class FileTable(Table):
         if len(set(kinds.values())) > 1:
             raise FormatError(f"{self.name}: Parquet and text files cannot be parts of one table", files[0])
         self.is_text = kinds[files[0]] == "text"
-        self.position = "0" if self.is_text or prefix else "file_row_number"
+        self.position = "0" if self.is_text else "file_row_number"
         self._header = header
         self._rejects = engine.new_name("rejects")
         self._rejects_of_pieces = engine.new_name("rejects")
@@ -128,8 +122,7 @@ class FileTable(Table):
             self._read_dialect(delimiter)
         else:
             described = engine.rows(f"DESCRIBE SELECT * EXCLUDE (file_row_number) FROM {self._read(files, '')}")
-            self._read_columns = {str(row[0]): str(row[1]) for row in described}
-        self.columns = {prefix + name: given for name, given in self._read_columns.items()}
+            self.columns = {str(row[0]): str(row[1]) for row in described}
 
     def _read_dialect(self, delimiter: Optional[str]) -> None:
         first: Optional[list[str]] = None
@@ -155,19 +148,13 @@ class FileTable(Table):
                 raise FormatError(f"{name}: expected the columns {first} of {self._files[0]}, found {fields}", name)
         assert first is not None
         names = first if self._header else [f"column{i}" for i in range(len(first))]
-        self._read_columns = dict.fromkeys(names, "VARCHAR")
-
-    def _from(self) -> str:
-        if not self._prefix:
-            return self._read(self._files, self._rejects)
-        columns = ", ".join(f"{quoted(name)} AS {quoted(self._prefix + name)}" for name in self._read_columns)
-        return f"(SELECT {columns} FROM {self._read(self._files, self._rejects)})"
+        self.columns = dict.fromkeys(names, "VARCHAR")
 
     def _read(self, files: list[str], rejects: str) -> str:
         listed = "[" + ", ".join(map(literal, files)) + "]"
         if not self.is_text:
             return f"read_parquet({listed}, file_row_number = true)"
-        columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in self._read_columns)
+        columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in self.columns)
         comment = ", comment = '#'" if any(self._comments.values()) else ""
         return (
             f"read_csv({listed}, auto_detect = false, header = {str(self._header).lower()}, columns = {{{columns}}}, "
@@ -290,14 +277,20 @@ def pair_table(engine: Engine, pairs: Rows, more: Optional[Mapping[str, Rows]] =
     return array_table(engine, pairs.name, {**ends, **(more or {})})
 
 
-def side_by_side(left: Optional[Table], right: Table) -> Table:
-    """Two tables whose rows belong together, the first with the first. Where one is shorter, its columns are NULL."""
+def side_by_side(left: Optional[Table], right: Table, prefix: str) -> tuple[Table, list[str]]:
+    """Two tables whose rows belong together, the first with the first. Where one is shorter, its columns are NULL.
+
+    :param prefix: put before the names of columns of ``right``, unless it stays alone
+    :returns: the table, and what it calls the columns of ``right``
+    """
     if left is None:
-        return right
-    columns = {**left.columns, **right.columns}
+        return right, list(right.columns)
+    names = {name: prefix + name for name in right.columns}
+    columns = {**left.columns, **{names[name]: given for name, given in right.columns.items()}}
     if len(columns) < len(left.columns) + len(right.columns):
         raise ValueError(f"{left.name} and {right.name} have columns of the same name")
-    read = lambda: f"(SELECT * FROM {left.sql()} POSITIONAL JOIN {right.sql()})"  # noqa: E731
+    renamed = ", ".join(f"{quoted(name)} AS {quoted(names[name])}" for name in names)
+    read = lambda: f"(SELECT * FROM {left.sql()} POSITIONAL JOIN (SELECT {renamed} FROM {right.sql()}))"  # noqa: E731
     found = Table(left.name, columns, read, (left, right))
     found.is_text = True  # is read once, in order
-    return found
+    return found, list(names.values())
