@@ -7,8 +7,6 @@ from typing import Any, Iterator, Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["Counts", "counts"]
-
 
 class Counts(Tensor):
     """Rows of each graph in the batch, on this worker. Dividing by it divides by the rows of all workers.

@@ -16,8 +16,6 @@ from sar.autograd.double_backward import differentiable_once
 
 from .readout import sum_over_workers
 
-__all__ = ["NodeBatch", "nodes_per_graph", "reduce_by_graph", "softmax_by_graph"]
-
 
 class NodeBatch(Tensor):
     """int64 ``[own rows]``: the graph of each node of this worker, from 0. Functions of torch read it as it is.

@@ -18,8 +18,6 @@ from sar.distributed.agreement import anywhere
 
 from .counts import Counts
 
-__all__ = ["graph_reduce", "graph_softmax", "max_over_workers", "rows_of_all", "sum_over_workers"]
-
 
 def graph_reduce(rows: Counts, value: Tensor, reducer: str) -> Tensor:
     """Reduces the rows of all workers to ``[1, ...]``. Collective.

@@ -33,8 +33,6 @@ from .state import GraphState
 from .types import ALL
 from .udf.batches import EdgeBatch
 
-__all__ = ["ReversedGraph"]
-
 OTHER_SIDE = {"u": "v", "v": "u", "e": "e"}
 
 

@@ -19,8 +19,6 @@ from .rows import EdgeEnds, check_size, handles, last_node, lift, same
 if TYPE_CHECKING:
     from sar.graph.manager import GraphShardManager
 
-__all__ = ["SplitEdgeIndex", "edge_index"]
-
 
 class SplitEdgeIndex(SplitNumbers):
     """int64 ``[2, num_edges]``: the in-edges of a worker's own nodes, in the order of edge tensors.

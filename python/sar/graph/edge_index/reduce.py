@@ -22,8 +22,6 @@ from sar.graph.udf.edge_function import run
 
 from .edges import SplitEdges
 
-__all__ = ["reduced"]
-
 
 @uncompiled
 def reduced(edges: SplitEdges, side: str, src: Tensor, dim: int, op: str) -> Tensor:

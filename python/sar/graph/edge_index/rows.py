@@ -29,8 +29,6 @@ from .edges import SplitEdges
 from .loops import LoopMask, unmasked
 from .placeholders import SplitNumbers
 
-__all__ = ["EdgeEnds", "check_size", "lift"]
-
 NODES = {"u": "source nodes", "v": "destination nodes"}
 
 

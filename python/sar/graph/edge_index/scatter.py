@@ -24,8 +24,6 @@ from .reduce import reduced
 from .refusals import name_of
 from .rows import EdgeEnds, check_size
 
-__all__ = ["HANDLERS"]
-
 OPERATIONS = {"add": "sum", "multiply": "prod", **{op: op for op in ("sum", "mean", "amax", "amin", "prod")}}
 
 

@@ -10,8 +10,6 @@ from torch import Tensor
 from sar.autograd.expression import Expr
 from sar.autograd.types import Relation
 
-__all__ = ["BaseEdgeTensor", "View"]
-
 
 class View(NamedTuple):
     """How an edge tensor was made from another one in whose memory it lies.

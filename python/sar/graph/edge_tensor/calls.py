@@ -28,23 +28,6 @@ from .count import EdgeCount, warn_of_count
 from .nested import leaves, mapped, tensors
 from .rowwise_rules import Arguments
 
-__all__ = [
-    "Call",
-    "by_rows",
-    "computed",
-    "described",
-    "detached",
-    "fake_tensors",
-    "form_of",
-    "formed",
-    "in_engine",
-    "needs_grad",
-    "recorded",
-    "remade",
-    "rows",
-    "without_data",
-]
-
 ROWS = 1009
 """Rows of tensors without data: a prime number, which no size is a multiple of by chance."""
 

@@ -25,8 +25,6 @@ from .calls import detached
 from .rowwise import name_of
 from .rowwise_rules import Arguments, dims_of
 
-__all__ = ["by_element", "on_features"]
-
 
 def by_element(func: Any, args: Any, kwargs: Any) -> Any:
     """What a function gives that works element by element, of tensors that the engine computes."""

@@ -7,8 +7,6 @@ from typing import Any, Dict, Sequence, Tuple
 import torch
 from torch import Tensor
 
-__all__ = ["CONVERSIONS", "METADATA", "OF_AUTOGRAD", "OF_HOOKS", "changes", "converts_nothing"]
-
 
 def _metadata() -> frozenset[Any]:
     getters = """shape dtype device ndim layout requires_grad is_sparse is_sparse_csr is_quantized is_nested is_meta

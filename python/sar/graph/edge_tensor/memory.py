@@ -18,8 +18,6 @@ from . import rowwise
 from .base import BaseEdgeTensor, View
 from .nested import mapped
 
-__all__ = ["DATA", "contiguous", "refresh", "remember", "rewritten", "writes_itself", "wrote"]
-
 
 def remember(func: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any], made: Any) -> None:
     """Takes note that a function may have given views of its first argument."""

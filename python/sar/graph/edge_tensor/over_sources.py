@@ -18,8 +18,6 @@ from sar.graph.relation import Relation
 
 from .base import BaseEdgeTensor
 
-__all__ = ["source_maximum", "source_softmax"]
-
 
 def source_softmax(relations: Sequence[Relation], logits: Sequence[Tensor]) -> List[Tensor]:
     """``exp(logits[e])`` divided by its sum over the edges of all given relations that leave the source of e.

@@ -39,8 +39,6 @@ from .on_nodes import Parts, on_nodes
 from .own_edges import warn_of_own_edges
 from .written_softmax import divided, note
 
-__all__ = ["EdgeTensor", "as_expr", "values"]
-
 
 class Edges(Protocol):
     """Whose tensors record functions that treat each edge by itself.

@@ -15,8 +15,6 @@ from torch import Tensor
 
 from sar.autograd.expression import softmax
 
-__all__ = ["Reduced", "divided", "may_be_softmax", "note", "remember"]
-
 EPSILON = 1e-12
 """The largest number that a sum may be enlarged by."""
 

@@ -20,8 +20,6 @@ from .builtin import called
 from .edge_space import EdgeSpace
 from .record import Recorded, record
 
-__all__ = ["recorded", "reduced_by_function"]
-
 REDUCED = 4
 """A reduce function is expected to take so many times the memory of the messages that it gets."""
 
