@@ -19,7 +19,7 @@ from sar.config import Config
 from sar.graph.edge_index.placeholders import SplitNumbers
 from sar.graph.edge_index.refusals import allow_in, refuse_in, refuse_nowhere
 from sar.graph.edge_tensor.tensor import EdgeTensor
-from sar.graph.node_batch import NodeBatch
+from sar.graph.readout import NodeBatch
 from sar.integrations.replacements import Concerned, Patches, given
 
 from . import (

@@ -15,7 +15,7 @@ from sar.graph.edge_index.reduce import reduced
 from sar.graph.edge_index.rows import EdgeEnds, check_size
 from sar.graph.edge_tensor.over_sources import source_softmax
 from sar.graph.edge_tensor.tensor import as_expr, values
-from sar.graph.node_batch import NodeBatch, reduce_by_graph, softmax_by_graph
+from sar.graph.readout import NodeBatch, reduce_by_graph, softmax_by_graph
 from sar.graph.refused import refusal
 
 PADDED: Tuple[Any, ...] = tuple(
