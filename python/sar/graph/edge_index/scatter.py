@@ -88,7 +88,7 @@ def _natively(func: Any, input: Tensor, dim: int, index: Tensor, src: Tensor, ho
     return getattr(input, name + suffix)(dim, index, src, **more)
 
 
-def _set(func: Any, input: Any, index: Any, value: Any, dim: int = 0) -> Any:
+def _set(func: Any, input: Any, dim: int, index: Any, value: Any) -> Any:
     """``input[index] = value``, with a value that is the same for all edges."""
     if isinstance(input, EdgeEnds) or not isinstance(index, EdgeEnds):
         return NotImplemented
@@ -109,10 +109,6 @@ def _set(func: Any, input: Any, index: Any, value: Any, dim: int = 0) -> Any:
 # ---- functions of torch ------------------------------------------------------------
 
 
-def _scatter_add(func: Any, input: Any, dim: int, index: Any, src: Any) -> Any:
-    return _put(func, input, dim, index, src, "sum")
-
-
 def _index_add(func: Any, input: Any, dim: int, index: Any, source: Any, *, alpha: float = 1) -> Any:
     return _put(func, input, dim, index, source, "sum", alpha)
 
@@ -127,36 +123,36 @@ def _scatter(
 ) -> Any:
     src = value if src is None else src
     if reduce is None or not isinstance(src, Tensor):
-        return _set(func, input, index, src, dim)
+        return _set(func, input, dim, index, src)
     return _put(func, input, dim, index, src, OPERATIONS[reduce])
 
 
 def _index_put(func: Any, input: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
     (index,) = indices if len(indices) == 1 else (None,)
     if not accumulate:
-        return _set(func, input, index, values)
+        return _set(func, input, 0, index, values)
     if isinstance(index, EdgeEnds) and values.dim() < input.dim():
         values = values.expand(index.edges.num_edges, *input.shape[1:])
     return _put(func, input, 0, index, values, "sum")
 
 
 def _index_copy(func: Any, input: Any, dim: int, index: Any, source: Any) -> Any:
-    return _set(func, input, index, source, dim)
+    return _set(func, input, dim, index, source)
 
 
-def _index_fill(func: Any, input: Any, dim: int, index: Any, value: Any) -> Any:
-    return _set(func, input, index, value, dim)
+def _setitem(input: Any, index: Any, value: Any) -> Any:
+    return _set(Tensor.__setitem__, input, 0, index, value)
 
 
 HANDLERS: Dict[str, Callable[..., Any]] = {
-    "scatter_add": _scatter_add,
+    "scatter_add": partial(_put, op="sum"),
     "index_add": _index_add,
     "scatter_reduce": _reduce,
     "index_reduce": _reduce,
     "scatter": _scatter,
     "index_put": _index_put,
     "index_copy": _index_copy,
-    "index_fill": _index_fill,
+    "index_fill": _set,
 }
 """By the name of the function that returns a new tensor; they are given the function and its arguments."""
 
@@ -164,4 +160,4 @@ for _name, _handler in HANDLERS.items():
     for _owner, _suffix in ((Tensor, "_"), (Tensor, ""), (torch, "")):
         _func = getattr(_owner, _name + _suffix)
         EdgeEnds.handlers[_func] = partial(_handler, _func)
-EdgeEnds.handlers[Tensor.__setitem__] = partial(_set, Tensor.__setitem__)
+EdgeEnds.handlers[Tensor.__setitem__] = _setitem
