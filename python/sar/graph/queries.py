@@ -12,7 +12,7 @@ from sar.autograd.fetch import fetch
 from sar.data.partition_book import CanonicalEtype, canonical
 
 from .columns import SourceColumns, pick_degrees
-from .counts import counts
+from .counts import Counts
 from .degrees import for_caller
 from .refused import refuse_libraries
 from .relation import Relation
@@ -182,12 +182,12 @@ class GraphQueries(InMemory):
     def batch_num_nodes(self, ntype: Optional[str] = None) -> Tensor:
         """Own nodes of each graph in the batch: one graph. A quotient by it is one by the nodes of all workers."""
         refuse_libraries("graph.batch_num_nodes")
-        return counts([self.num_nodes(ntype)], [self.num_nodes_global(ntype)])
+        return Counts.of(torch.tensor([self.num_nodes(ntype)]), torch.tensor([self.num_nodes_global(ntype)]))
 
     def batch_num_edges(self, etype: Optional[Etype] = None) -> Tensor:
         """In-edges of each graph in the batch: one graph. A quotient by it is one by the edges of all workers."""
         refuse_libraries("graph.batch_num_edges")
-        return counts([self.num_edges(etype)], [self.num_edges_global(etype)])
+        return Counts.of(torch.tensor([self.num_edges(etype)]), torch.tensor([self.num_edges_global(etype)]))
 
     @property
     def batch_size(self) -> int:

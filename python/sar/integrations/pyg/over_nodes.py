@@ -25,7 +25,7 @@ from sar.graph.readout import NodeBatch, max_over_workers, nodes_per_graph, one_
 from sar.integrations.replacements import given
 from sar.nn.batch_norm import DistributedBN1D
 
-from .reductions import SORTED, aggregate_sorted, scatter
+from .reductions import SORTED, aggregate_messages, scatter
 
 _sessions: WeakSet[_session.Session] = WeakSet()
 """Sessions in which edge indices were made."""
@@ -241,7 +241,7 @@ def aggregate(
 ) -> Any:
     """An aggregation module: of the messages of a split graph, or of the nodes of a graph."""
     if isinstance(index, EdgeEnds):
-        return aggregate_sorted(original, module, x, index, ptr, *args, **kwargs)
+        return aggregate_messages(original, module, x, index, ptr, *args, **kwargs)
     size, dim = (args + (None, None)[len(args) :])[:2]
     size, dim = kwargs.pop("dim_size", size), kwargs.pop("dim", -2 if dim is None else dim)
     found = node_batch(module, x, dim, index, size)

@@ -88,15 +88,16 @@ def _check_graphs(batch: NodeBatch, graphs: Optional[int]) -> None:
         raise ValueError(f"a size of {graphs} graphs was given, and all workers together have {batch.graphs}")
 
 
-def aggregate_sorted(original: Any, module: Any, x: Tensor, index: Any = None, *args: Any, **kwargs: Any) -> Tensor:
-    """For aggregations that take messages in the order of their destinations: those of a node in the order of edges."""
-    if not isinstance(index, EdgeEnds) or not isinstance(module, (*SORTED, aggr.EquilibriumAggregation)):
-        return original(module, x, index, *args, **kwargs)
+def aggregate_messages(original: Any, module: Any, x: Tensor, index: EdgeEnds, *args: Any, **kwargs: Any) -> Tensor:
+    """An aggregation of messages, which some take in the order of their destinations: those of a node in the order of
+    edges."""
     if isinstance(module, aggr.EquilibriumAggregation):
         raise NotImplementedError(
             "EquilibriumAggregation on a graph split over workers would differentiate sums over its edges twice: use "
             "AttentionalAggregation, DeepSetsAggregation or SoftmaxAggregation"
         )
+    if not isinstance(module, SORTED):
+        return original(module, x, index, *args, **kwargs)
     dim = kwargs.get("dim", args[2] if len(args) > 2 else -2)
     rows, order = _destinations(index).sort(stable=True)
     x, own = values(x).index_select(dim, order), index.edges.rows("v")
