@@ -10,6 +10,8 @@ from torch import Tensor
 from sar.autograd.expression import Expr
 from sar.autograd.types import Relation
 
+from .nested import mapped
+
 
 class View(NamedTuple):
     """How an edge tensor was made from another one in whose memory it lies.
@@ -73,3 +75,8 @@ class BaseEdgeTensor(Tensor):
         def _keep_what_was_read(self) -> None: ...
         def _take(self, other: Tensor) -> None: ...
         def _rewritten(self, value: Tensor) -> Tensor: ...
+
+
+def values(tree: Any) -> Any:
+    """The same structure with every edge tensor computed. Collective, as that is."""
+    return mapped(tree, lambda leaf: leaf.materialize() if isinstance(leaf, BaseEdgeTensor) else leaf)

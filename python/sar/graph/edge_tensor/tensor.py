@@ -29,12 +29,12 @@ from sar.autograd.expression import Expr, as_type, evaluate, load
 from sar.autograd.types import Relation
 
 from . import engine, rowwise
-from .base import BaseEdgeTensor
+from .base import BaseEdgeTensor, values
 from .calls import Call, by_rows, described, detached, in_engine, needs_grad, recorded, rows
 from .count import EdgeCount, warn_of_count
 from .functions import CONVERSIONS, METADATA, OF_HOOKS, changes, converts_nothing
 from .memory import contiguous, refresh, remember, rewritten, writes_itself, wrote
-from .nested import mapped, tensors
+from .nested import tensors
 from .on_nodes import Parts, on_nodes
 from .own_edges import warn_of_own_edges
 from .written_softmax import divided, note
@@ -254,11 +254,6 @@ def as_expr(value: Tensor, side: str) -> Expr:
             raise ValueError(f"a tensor of edges was given for side {side!r}: it belongs into edata")
         return value.expr
     return load(side, value)
-
-
-def values(tree: Any) -> Any:
-    """The same structure with every :class:`EdgeTensor` computed."""
-    return mapped(tree, lambda leaf: leaf.materialize() if isinstance(leaf, EdgeTensor) else leaf)
 
 
 # ---- functions of torch ----------------------------------------------------------
