@@ -121,6 +121,7 @@ MESSAGES: dict[str, Callable[[Any, Any, Any], torch.Tensor]] = {
     "sources": lambda j, i, e: j,
     "both ends": lambda j, i, e: j + i,
     "edges": lambda j, i, e: e,
+    "edges at sources": lambda j, i, e: e,
     "weighted": lambda j, i, e: j * e,
     "in blocks": lambda j, i, e: j.flip(-1),
     "values": lambda j, i, e: (j.flip(-1) + 0).data + e,
@@ -147,6 +148,8 @@ def of_messages(edge_index: Any, message: str, op: str, columns: dict[str, np.nd
         row, col = edge_index
         if message == "edges":
             return scatter(e, col, 0, len(x), op)
+        if message == "edges at sources":
+            return scatter(e, row, 0, len(x), op)
         return scatter(MESSAGES[message](x[row], x[col], e), col, 0, len(x), op)
 
     out = reduced()
