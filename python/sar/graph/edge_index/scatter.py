@@ -16,6 +16,7 @@ from torch import Tensor
 from sar._engine import session as _session
 from sar.autograd.dtypes import FLOATS
 from sar.distributed.agreement import anywhere
+from sar.graph.edge_tensor.functions import changes
 from sar.graph.edge_tensor.tensor import values
 from sar.graph.edge_tensor.written_softmax import may_be_softmax, remember
 from sar.graph.refused import refusal
@@ -59,26 +60,22 @@ def _put(
         raise RuntimeError(f"{name}: {input.dtype} and {src.dtype} were given, and have to be the same")
     total = reduced(edges, side, src, dim, op[1:] if extremum else "sum")
     if op == "sum" and include_self:
-        zeros = _in_place(func) and alpha == 1 and may_be_softmax("sum", src)
+        zeros = changes(func) and alpha == 1 and may_be_softmax("sum", src)
         zeros = zeros and not anywhere(input.detach().count_nonzero())[0]
-        made = input.add_(total, alpha=alpha) if _in_place(func) else input.add(total, alpha=alpha)
+        made = input.add_(total, alpha=alpha) if changes(func) else input.add(total, alpha=alpha)
         return remember(made, "sum", src) if zeros and side == "v" and dim == 0 else made
     count = edges.relation.degrees(out=side == "u").view(-1, *(1,) * (input.dim() - dim - 1))
     if include_self:
         made = (input + total) / (count + 1)
     else:
         made = torch.where(count > 0, total / count.clamp(min=1) if op == "mean" else total, input)
-    made = input.copy_(made) if _in_place(func) else made
+    made = input.copy_(made) if changes(func) else made
     return remember(made, "max", src) if op == "amax" and extremum and side == "v" and dim == 0 else made
-
-
-def _in_place(func: Any) -> bool:
-    return bool(func.__name__[-1] == "_")
 
 
 def _natively(func: Any, input: Tensor, dim: int, index: Tensor, src: Tensor, how: Tuple[str, float, bool]) -> Any:
     op, alpha, include_self = how
-    name, suffix = func.__name__.rstrip("_"), "_" * _in_place(func)
+    name, suffix = func.__name__.rstrip("_"), "_" * changes(func)
     more: Dict[str, Any] = {"alpha": alpha} if name == "index_add" else {}
     if name == "index_put":
         return getattr(input, name + suffix)((index,), src, accumulate=True)
@@ -103,7 +100,7 @@ def _set(func: Any, input: Any, dim: int, index: Any, value: Any) -> Any:
     if input.shape[dim] != index.edges.rows(index.side) or wide or (Tensor.dim(index) > 1 and index.place != dim):
         raise refusal(f"{name_of(func)} at the ends of edges", "give a tensor with a row for each own node")
     rows = torch.nonzero(index.edges.relation.degrees(out=index.side == "u")).view(-1)
-    return getattr(input, "index_fill_" if func.__name__[-1] == "_" else "index_fill")(dim, rows, value)
+    return getattr(input, "index_fill_" if changes(func) else "index_fill")(dim, rows, value)
 
 
 # ---- functions of torch ------------------------------------------------------------

@@ -43,11 +43,8 @@ class Arguments:
         return given
 
     def sizes(self) -> Optional[List[int]]:
-        """All but the first argument, which are integers, one by one or in a sequence."""
-        rest: Any = [*self.args[1:], *self.kwargs.values()]
-        if len(rest) == 1 and isinstance(rest[0], (tuple, list)):
-            rest = rest[0]
-        return list(rest) if all(isinstance(size, int) for size in rest) else None
+        """All but the first argument, see :func:`sizes_of`."""
+        return sizes_of(self.args[1:], self.kwargs)
 
     def set_sizes(self, sizes: Sequence[int]) -> bool:
         """Puts others in their place."""
@@ -81,6 +78,14 @@ class Arguments:
         n = max((t.dim() for t in found), default=0)
         fits = any(self.edge(t) for t in found) and all([self.aligned(t, n) for t in found])
         return n if fits else 0
+
+
+def sizes_of(args: Sequence[Any], kwargs: Dict[str, Any]) -> Optional[List[int]]:
+    """Arguments that are integers, one by one or in a sequence; None where they are none."""
+    given: Any = [*args, *kwargs.values()]
+    if len(given) == 1 and isinstance(given[0], (tuple, list)):
+        given = given[0]
+    return list(given) if all(isinstance(size, int) for size in given) else None
 
 
 def dims_of(value: Any, n: int) -> Tuple[int, ...]:

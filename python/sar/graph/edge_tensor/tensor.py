@@ -287,7 +287,7 @@ def _told(func: Any, args: Any, kwargs: Any) -> Any:
 def _applied(func: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
     if func in NEW and not _wide(args, kwargs):
         return func(torch.empty(0, dtype=args[0].dtype), *args[1:], **kwargs)
-    if func in CONVERSIONS and converts_nothing(args[0].dtype, (*CONVERSIONS[func], *args[1:]), kwargs):
+    if func in CONVERSIONS and converts_nothing(func, args[0], args[1:], kwargs):
         return args[0].clone() if func is Tensor.contiguous and not contiguous(args[0]) else args[0]
     if func is Tensor.__setitem__ and writes_itself(args):
         return None
