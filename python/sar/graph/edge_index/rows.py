@@ -21,7 +21,7 @@ from sar.autograd.expression import load
 from sar.autograd.fetch import fetch
 from sar.autograd.message import check_dense
 from sar.graph.edge_tensor.functions import converts_nothing
-from sar.graph.edge_tensor.rowwise_rules import sizes_of
+from sar.graph.edge_tensor.rowwise_rules import ROWS, sizes_of
 from sar.graph.edge_tensor.tensor import EdgeTensor
 from sar.graph.edge_tensor.written_softmax import Reduced
 from sar.graph.refused import caller
@@ -208,21 +208,18 @@ EdgeEnds.handlers.update(COPIES)
 # and the other ways to write it. One dimension is that of edges, and along the others all is the same. torch finds out
 # where that dimension goes, on a tensor without data of which it is the only one with a stride.
 
-EDGES = 1009
-"""Stands for the number of edges in tensors without data."""
-
 
 def _viewed(func: Callable[..., Any], input: Any, *args: Any, **kwargs: Any) -> Any:
     if not isinstance(input, EdgeEnds) or any(isinstance(a, Tensor) for a in [*args, *kwargs.values()]):
         return NotImplemented
     shape = list(input.shape)
-    shape[input.place] = EDGES
+    shape[input.place] = ROWS
     strides = [int(n == input.place) for n in range(len(shape))]
     try:
         found = func(torch.empty_strided(shape, strides, device="meta"), *args, **kwargs)
     except (RuntimeError, IndexError, TypeError):
         return NotImplemented  # torch says what is wrong
-    places = [n for n, size in enumerate(found.shape) if size == EDGES and found.stride(n) == 1]
+    places = [n for n, size in enumerate(found.shape) if size == ROWS and found.stride(n) == 1]
     same = [found.stride(n) == 0 or found.shape[n] == 1 for n in range(found.dim()) if n not in places]
     if len(places) != 1 or not all(same):
         return NotImplemented
@@ -249,7 +246,7 @@ def _sized(func: Callable[..., Any], input: Any, *args: Any, **kwargs: Any) -> A
     if not known:
         return NotImplemented
     if -1 not in sizes or func in EXPANDS:
-        sizes[place] = EDGES
+        sizes[place] = ROWS
     return _viewed(func, input, sizes)
 
 

@@ -26,10 +26,7 @@ from sar.autograd.types import Relation, check_version, ordered, version
 from .base import BaseEdgeTensor
 from .count import EdgeCount, warn_of_count
 from .nested import leaves, mapped, tensors
-from .rowwise_rules import Arguments
-
-ROWS = 1009
-"""Rows of tensors without data: a prime number, which no size is a multiple of by chance."""
+from .rowwise_rules import ROWS, Arguments
 
 
 class Call(Expr):

@@ -7,7 +7,6 @@ equal.
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
@@ -16,6 +15,9 @@ from torch import Tensor
 from .base import BaseEdgeTensor
 from .count import EdgeCount
 from .nested import tensors
+
+ROWS = 1009
+"""Rows of edges in tensors without data: a prime number, which no size is a multiple of by chance."""
 
 
 class Arguments:
@@ -128,26 +130,16 @@ def _is_cpu(value: Any) -> bool:
 # ---- shapes ----------------------------------------------------------------------
 
 
-def features(shape: Sequence[int], sizes: Sequence[int]) -> Optional[List[int]]:
-    """The other sizes of a new shape that keeps the first dimension; None where it does not keep it.
-
-    :param shape: of a tensor with a row for each edge
-    """
-    if not sizes or not all(isinstance(size, int) for size in sizes):
-        return None
-    wanted = list(sizes[1:])
-    count, known, open_ = prod(shape[1:]), prod(size for size in wanted if size != -1), wanted.count(-1)
-    if sizes[0] == -1:
-        keeps = not open_ and known == count
-    else:  # without edges torch could not tell what -1 stands for; other workers can
-        keeps = sizes[0] == shape[0] and open_ <= 1 and (known > 0 and count % known == 0 if open_ else known == count)
-    return [count // known if size == -1 else size for size in wanted] if keeps else None
-
-
 def view(call: Arguments) -> bool:
-    sizes = call.sizes()
-    found = None if sizes is None or not call.edge(call.args[0]) else features(call.args[0].shape, sizes)
-    return found is not None and 0 not in found and call.set_sizes([-1, *found])
+    x, sizes = call.args[0], call.sizes()
+    if not call.edge(x) or not sizes or sizes[0] not in (-1, call.edges):
+        return False
+    like = torch.empty((ROWS, *x.shape[1:]), device="meta")  # of no edges torch could not tell what -1 stands for
+    try:
+        found = like.view(-1 if sizes[0] == -1 else ROWS, *sizes[1:]).shape
+    except RuntimeError:
+        return False
+    return found[0] == ROWS and 0 not in found and call.set_sizes([-1, *found[1:]])
 
 
 def like_another(call: Arguments) -> bool:
