@@ -42,7 +42,7 @@ def plan(module: nn.Module, inside: bool) -> Optional[Plan]:
         return Plan(NODES, attends[1], attends[0])
     path = f"nn.{name}.forward"
     if path in scripts.WHOLE:
-        return Plan(REFUSED, scripts.WHOLE[path][1])
+        return Plan(REFUSED, scripts.WHOLE[path])
     if isinstance(module, over_nodes.NEIGHBOURS):
         return Plan(REFUSED, "it finds neighbours among the points of all workers")
     methods = unsupervised.methods_of(module)

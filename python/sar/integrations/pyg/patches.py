@@ -60,8 +60,8 @@ def adapt() -> None:
     pools = [patches.look_up(f"torch_geometric.{path}") for path in POOLS]
     patches.apply()
     _applied = patches
-    for path, said in scripts.WHOLE.items():
-        refuse_in(refused[path], *said)
+    for path, instead in scripts.WHOLE.items():
+        refuse_in(refused[path], scripts.called(path), instead)
     allow_in(transformers.of_one_graph)
     _warn_of_pools(pools)
 
