@@ -10,15 +10,14 @@ import threading
 from typing import Any, Callable, Dict, Optional, Set, Tuple, Union
 from weakref import WeakSet
 
-import torch
 from torch import Tensor, nn
 from torch_geometric import nn as pyg
 from torch_geometric.nn import aggr as nn_aggr
 
-from sar._engine import abi, session as _session
+from sar._engine import session as _session
 from sar.autograd.compile import uncompiled
 from sar.autograd.fused.prepared import Prepared, choice_of, prepared
-from sar.distributed.agreement import anywhere
+from sar.distributed.agreement import anywhere, equal_on_all
 from sar.graph.edge_index.edges import SplitEdges
 from sar.graph.edge_index.rows import EdgeEnds
 from sar.graph.readout import NodeBatch, max_over_workers, nodes_per_graph, one_graph, reduce_by_graph
@@ -101,12 +100,11 @@ def node_batch(
         return _as_before(known, rows, own, graphs)
     count = 1 if batch is None else int(batch.max()) + 1 if len(batch) else 0
     fits = batch is None or (batch.dim() == 1 and len(batch) == rows)
-    told = torch.tensor([int(rows in own), int(rows not in own), rows, -rows, count, graphs or 0, int(not fits)])
-    _session.all_reduce(told, "max", abi.TRAIN)
-    some, others, most, least, count, size, wrong = (int(n) for n in told)
+    told = [int(rows in own), int(rows not in own), rows, count, graphs or 0, int(not fits)]
+    (alike,), (some, others, most, count, size, wrong) = equal_on_all([rows], told)
     if known is not None and batch is None and not (some and others):
         known.kept["of_nodes"] = bool(some)
-    if not some and most == -least:
+    if not some and alike:
         return None
     if others:
         raise ValueError(
