@@ -95,7 +95,8 @@ def _one(relation: Relation, logits: Tensor, eids: Any, norm_by: str) -> Tensor:
     # they may be all that a node has
     least = torch.finfo(logits.dtype).min / 4 if norm_by == "dst" else float("-inf")
     spread = logits.new_full((relation.num_edges, *logits.shape[1:]), least).index_put((positions,), logits)
-    return values(_one(relation, spread, ALL, norm_by))[positions]  # type: ignore[no-any-return]
+    found: Tensor = values(_one(relation, spread, ALL, norm_by))[positions]
+    return found
 
 
 def _joint(relations: List[Relation], logits: List[Tensor]) -> List[Tensor]:

@@ -27,7 +27,8 @@ class PairLabels(Tensor):
         with torch._C.DisableTorchFunctionSubclass():
             if func is not F.binary_cross_entropy_with_logits:
                 return func(*args, **(kwargs or {}))
-            return share(func(*args, reduction="none"))
+            logits, wanted = args
+            return share(F.binary_cross_entropy_with_logits(logits, wanted, reduction="none"))
 
     def __deepcopy__(self, memo: Dict[int, Any]) -> PairLabels:
         return self.as_subclass(Tensor).clone().as_subclass(PairLabels)
