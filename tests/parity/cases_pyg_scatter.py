@@ -112,6 +112,35 @@ def refused(part: dict[str, Any]) -> dict[str, str]:
     return said
 
 
+def softmaxes(index: Any, x: np.ndarray) -> dict[str, list[np.ndarray]]:
+    """Softmaxes that are spelled out, step by step, and what is written into the logits in between."""
+    from torch_geometric.utils import scatter
+
+    found: dict[str, list[np.ndarray]] = {}
+    row, col = index
+    for name in ("as it is", "in blocks", "twice", "logits changed"):
+        rows = torch.from_numpy(x).requires_grad_()
+        logits = rows[row] * rows[col] if name != "in blocks" else (rows[row] * rows[col]).flip(-1)
+        most = scatter(logits.detach(), col, 0, len(x), "max")
+        shifted = logits - most[col]
+        if name == "logits changed":
+            logits.mul_(2)
+        power = shifted.exp()
+        total = scatter(power, col, 0, len(x), "sum") + 1e-16
+        weight = power / total[col]
+        assert type(weight) is torch.Tensor or weight.computation.op == "softmax"  # type: ignore[attr-defined]
+        weight = weight * (power / total[col]) if name == "twice" else weight
+        out = scatter(weight * rows[row] + logits, col, 0, len(x), "sum")
+        (out * torch.arange(1.0, 1 + out.shape[1])).sum().backward()
+        assert rows.grad is not None
+        found[name] = numpy([out, rows.grad])
+    return found
+
+
+def softmaxes_on_worker(part: dict[str, Any], x: np.ndarray) -> dict[str, list[np.ndarray]]:
+    return softmaxes(graph_index(part), x)
+
+
 WIDTH, GRAPHS = 4, 5
 FEW = (0.0, -1.0, 2.0, math.inf, -math.inf, math.nan)
 SHARES = (0.3, 0.3, 0.334, 0.03, 0.03, 0.006)
