@@ -324,9 +324,8 @@ class NodeView:
         return rows.rows(self._side == "dstdata")
 
     def __getitem__(self, ntype: Optional[str]) -> Space:
-        if ntype == slice(None):
-            ntype = None
-        frame = self._graph._state.frames[self._graph._ntype(ntype, self._kinds)]
+        kind = self._graph._ntype(None if ntype == slice(None) else ntype, self._kinds)
+        frame = self._graph._state.frames[kind]
         if self._side == "ndata":
             refuse_ndata(self._graph)
         return Space(getattr(frame, self._side))
@@ -374,9 +373,8 @@ class EdgeView:
         return (src, dst) if form == "uv" else eid if form == "eid" else (src, dst, eid)
 
     def __getitem__(self, etype: Etype) -> Space:
-        if etype == slice(None):
-            return Space(self._graph._state.edge_frames[self._graph._relation(None).canonical])
-        return Space(self._graph._state.edge_frames[self._graph._relation(etype).canonical])
+        relation = self._graph._relation(None if etype == slice(None) else etype)
+        return Space(self._graph._state.edge_frames[relation.canonical])
 
 
 def edge_ends(relation: Relation) -> Tuple[Tensor, Tensor]:

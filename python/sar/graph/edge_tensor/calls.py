@@ -115,9 +115,8 @@ def detached(x: Expr) -> Expr:
     """The same expression of tensors that need no gradient."""
     made: Dict[int, Expr] = {}
     for node in ordered(x):
-        tensor = node.tensor
-        args = [made[id(a)] for a in node.args]
-        made[id(node)] = remade(node, args) if tensor is None else remade(node, args, tensor=tensor.detach())
+        tensor = None if node.tensor is None else node.tensor.detach()
+        made[id(node)] = remade(node, [made[id(a)] for a in node.args], tensor=tensor)
     return made[id(x)]
 
 
