@@ -72,8 +72,8 @@ def largest_shared(value: Tensor, batch: NodeBatch) -> Tensor:
     index = batch.as_subclass(Tensor)
     given = value.detach()
     places = _column(index, value).expand_as(given)
-    lowest = float("-inf") if value.is_floating_point() else torch.iinfo(value.dtype).min
-    best = given.new_full((batch.graphs, *value.shape[1:]), lowest).scatter_reduce(0, places, given, "amax")
+    best = given.new_full((batch.graphs, *value.shape[1:]), _lowest(value.dtype))
+    best = best.scatter_reduce(0, places, given, "amax")
     _session.all_reduce(best, "max", abi.TRAIN)
     best.masked_fill_(_column(nodes_per_graph(batch) == 0, value), 0)
     if not value.is_floating_point():
@@ -146,6 +146,10 @@ def _own_sums(value: Tensor, batch: NodeBatch) -> Tensor:
     return wide.new_zeros(batch.graphs, *value.shape[1:]).index_add(0, batch.as_subclass(Tensor), wide)
 
 
+def _lowest(dtype: torch.dtype) -> float:
+    return float("-inf") if dtype.is_floating_point else torch.iinfo(dtype).min
+
+
 def _column(rows: Tensor, like: Tensor) -> Tensor:
     """A number for each row, as it is broadcast against a tensor of rows."""
     return rows.view(-1, *(1,) * (like.dim() - 1))
@@ -190,8 +194,9 @@ def max_over_workers(value: Tensor) -> Tensor:
     """The maximum over the rows of all workers, ``[1, ...]``, as torch's ``max(0)`` has it: NaN wins, and of equal rows
     the first gets the gradient. Collective."""
     session = _session.current()
-    # without rows minus infinity, under autograd as well
-    own = value.max(0, keepdim=True).values if len(value) else value.sum(0, keepdim=True) - float("inf")
+    # of no rows the lowest number, which autograd takes for made of them
+    own = value.max(0, keepdim=True).values if len(value) else value.sum(0, keepdim=True) + _lowest(value.dtype)
+    own = own.to(value.dtype)
     best = own.detach().clone()
     _session.all_reduce(best, "max", abi.TRAIN)
     # the first worker that has it, and no other

@@ -64,7 +64,7 @@ def _normalize_features(transform: Any, data: Any) -> Any:
 
 def _largest(value: Tensor) -> Tensor:
     """The largest number of all workers, a scalar. Collective."""
-    return max_over_workers(value.detach().reshape(-1)).squeeze(0)
+    return max_over_workers(value.detach().reshape(-1).double()).squeeze(0).to(value.dtype)
 
 
 def _by_largest(picked: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
