@@ -22,8 +22,6 @@ from sar.distributed.failure import tell_peers
 from .dtypes import FLOATS, refusal
 from .types import Relation, check_count
 
-__all__ = ["Block", "stream"]
-
 
 class Block(NamedTuple):
     """Some in-edges of own destination nodes, with the rows of their sources.

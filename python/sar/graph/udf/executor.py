@@ -20,8 +20,6 @@ from .blocks import Blocks, EdgeBlock
 from .outside import Outside, Replay, leaves_of
 from .reduction import Reduction
 
-__all__ = ["Compute", "Executor"]
-
 MASK = (1 << 63) - 1
 
 Compute = Callable[[Batch], Dict[str, Tensor]]
