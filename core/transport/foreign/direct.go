@@ -69,10 +69,7 @@ func pinned(b []byte, f func() error) error {
 
 // SendFrom sends payload as one direct frame.
 func (l direct) SendFrom(tag transport.Tag, payload []byte, deadline time.Time) error {
-	return l.Sending(func() error {
-		if len(payload) > transport.MaxFrame {
-			return &transport.FrameError{Peer: l.Peer(), Detail: "payload over MaxFrame"}
-		}
+	return l.SendingDirect(payload, func() error {
 		if err := l.postable(deadline); err != nil {
 			return err
 		}
@@ -85,14 +82,9 @@ func (l direct) SendFrom(tag transport.Tag, payload []byte, deadline time.Time) 
 		}
 		transport.PutDirectHeader(frame[headerAt:], tag, len(payload))
 		if len(payload) == 0 {
-			err = l.sendFrame(frame, end, func() {})
-		} else {
-			err = pinned(payload, func() error { return l.sendBoth(frame, end, payload, deadline) })
+			return l.sendFrame(frame, end, func() {})
 		}
-		if err == nil {
-			l.Sent(len(payload))
-		}
-		return err
+		return pinned(payload, func() error { return l.sendBoth(frame, end, payload, deadline) })
 	})
 }
 
@@ -107,14 +99,9 @@ func (l direct) sendBoth(header []byte, end uint64, payload []byte, deadline tim
 
 // ReceiveInto receives the next frame, which must be a direct one of len(dst) bytes.
 func (l direct) ReceiveInto(dst []byte, deadline time.Time) (tag transport.Tag, err error) {
-	err = l.Receiving(func() error {
-		return pinned(dst, func() error {
-			tag, err = l.Receive(dst, deadline, func() {
-				l.freed.Store(l.In.Head())
-				l.tellRoom()
-			})
-			return err
-		})
+	err = pinned(dst, func() error {
+		tag, err = l.link.ReceiveInto(dst, deadline)
+		return err
 	})
 	return tag, err
 }
