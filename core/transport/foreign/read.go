@@ -82,7 +82,7 @@ func (l *link) take(slot []byte, next func() error) error {
 	default:
 		return &transport.FrameError{Peer: l.Peer(), Detail: fmt.Sprintf("message of unknown kind %d", kind)}
 	}
-	tag, n, direct, err := transport.ParseStreamHeader(slot[headerAt:], l.Peer(), l.MaxPayload())
+	tag, n, direct, err := transport.ParseHeader(slot[headerAt:], l.Peer(), l.MaxPayload())
 	if err != nil {
 		return err
 	}

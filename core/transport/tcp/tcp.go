@@ -203,7 +203,7 @@ func (l *link) read() {
 			l.readFailed(err, err == io.EOF)
 			return
 		}
-		tag, n, direct, err := transport.ParseStreamHeader(header[:], l.Peer(), l.MaxPayload())
+		tag, n, direct, err := transport.ParseHeader(header[:], l.Peer(), l.MaxPayload())
 		if err != nil {
 			l.PeerEnded(err)
 			return

@@ -312,14 +312,11 @@ func (c *Consumer) parse() (transport.Frame, error) {
 		at = 0
 		copy(header[:], c.data[headerAt:])
 	}
-	if c.offered = c.read != nil && transport.IsDirect(header[:]); c.offered {
-		header[transport.DirectAt] = 0
-	}
-	tag, n, err := transport.ParseHeader(header[:], c.ring.peer, c.max)
+	tag, n, direct, err := transport.ParseHeader(header[:], c.ring.peer, c.max)
 	if err != nil {
 		return transport.Frame{}, err
 	}
-	if c.offered && n != offerBytes {
+	if c.offered = direct; direct && (c.read == nil || n != offerBytes) {
 		return transport.Frame{}, c.damaged("offer of %d bytes", n)
 	}
 	need := uint64(FrameBytes(n))
