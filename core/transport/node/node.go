@@ -85,8 +85,8 @@ func (a *arrival) drop() {
 // refuse tells the dialer why and drops the connection.
 func (a *arrival) refuse(n *Node, why answer, bytes int) {
 	_ = a.conn.SetWriteDeadline(time.Now().Add(time.Second))
-	_ = sendHello(a.conn, hello{purpose: a.purpose, answer: why, rank: uint32(n.cfg.Rank), world: uint32(n.cfg.World),
-		mesh: a.mesh, bytes: uint64(bytes)}, -1)
+	_ = sendHello(a.conn, hello{Purpose: a.Purpose, Answer: why, Rank: uint32(n.cfg.Rank), World: uint32(n.cfg.World),
+		Mesh: a.Mesh, Bytes: uint64(bytes)}, -1)
 	a.drop()
 }
 
@@ -217,7 +217,7 @@ func (n *Node) SetPeers(session [16]byte, peers []transport.Endpoint) error {
 	var strangers []*arrival
 	kept := n.parked[:0]
 	for _, a := range n.parked {
-		if a.session == session {
+		if a.Session == session {
 			kept = append(kept, a)
 		} else {
 			strangers = append(strangers, a)
@@ -277,12 +277,12 @@ func (n *Node) greet(conn net.Conn, claim trust.Claim) {
 
 func (n *Node) judgeLocked(h hello) answer {
 	switch {
-	case h.version != helloVersion:
+	case h.Version != helloVersion:
 		return answerVersion
-	case n.peers != nil && h.session != n.session:
+	case n.peers != nil && h.Session != n.session:
 		return answerSession
-	case int64(h.world) != int64(n.cfg.World), h.rank >= h.world, int64(h.rank) <= int64(n.cfg.Rank),
-		h.purpose != trust.Control && n.place(h.purpose) < 0:
+	case int64(h.World) != int64(n.cfg.World), h.Rank >= h.World, int64(h.Rank) <= int64(n.cfg.Rank),
+		h.Purpose != trust.Control && n.place(h.Purpose) < 0:
 		return answerMismatch
 	}
 	return answerNone
