@@ -50,8 +50,8 @@ func TestGraphDir(t *testing.T) {
 		t.Errorf("edges %v, expected %v", edges, want)
 	}
 	kinds := fmt.Sprint(g.NodeTypes(), g.EdgeTypes())
-	if want := "[{user 3 [{x float32 [3 2]}]} {item 2 []}] [{user:rates:item 2 [{stars uint8 [2]}]} " +
-		"{user:follows:user 4 []}]"; kinds != want {
+	if want := "[{user 3 [{x float32 [3 2]}] 0 0} {item 2 [] 0 0}] [{user:rates:item 2 [{stars uint8 [2]}] 0 1} " +
+		"{user:follows:user 4 [] 0 0}]"; kinds != want {
 		t.Errorf("%s, expected %s", kinds, want)
 	}
 	stars := make([]byte, 1)

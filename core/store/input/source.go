@@ -42,6 +42,8 @@ type TypeRows struct {
 	Name   string            `json:"name"`
 	Rows   int64             `json:"rows"`
 	Arrays []disk.TensorInfo `json:"-"`
+	// Src and Dst are the node types that a relation joins.
+	Src, Dst int `json:"-"`
 }
 
 // Source is a graph of any types to be partitioned. Nodes are numbered

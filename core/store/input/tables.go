@@ -29,7 +29,7 @@ type EdgeReader interface {
 func typeRows(list []Table) []TypeRows {
 	out := make([]TypeRows, len(list))
 	for i, of := range list {
-		out[i] = TypeRows{of.Name, of.Rows, disk.Infos(of.Arrays)}
+		out[i] = TypeRows{of.Name, of.Rows, disk.Infos(of.Arrays), of.Src, of.Dst}
 	}
 	return out
 }
