@@ -12,38 +12,45 @@ import (
 // direct is a link over a library that gives the callers' memory back whenever it is asked to.
 type direct struct{ *link }
 
+// wait waits for c until the link fails or closes, the peer goes, or the time of a send is up. It
+// passes room on meanwhile.
+func wait[T any](l *link, c <-chan T, expired <-chan time.Time) (got T, err error) {
+	for {
+		select {
+		case got = <-c:
+			return got, nil
+		case <-l.again:
+			l.tellRoom()
+		case <-l.Ended:
+			return got, l.OutEnds.Err()
+		case <-l.gone:
+			return got, l.OutEnds.GoneErr()
+		case <-expired:
+			return got, &transport.TimeoutError{Op: "send", Peer: l.Peer()}
+		}
+	}
+}
+
 // revocable waits until the library no longer touches memory of a caller's. The deadline, and
 // whatever ends the link, have it disconnected first.
 func (l *link) revocable(a *awaited, deadline time.Time) error {
 	expired, stop := ring.Expiry(deadline)
 	defer stop()
-	for {
-		var err error
-		select {
-		case told := <-a.done:
-			return l.carried(told)
-		case <-l.again:
-			l.tellRoom()
-			continue
-		case <-l.Ended:
-			err = l.OutEnds.Err()
-		case <-l.gone:
-			err = l.OutEnds.GoneErr()
-		case <-l.dead:
-			err = l.endErr()
-		case <-expired:
-			err = &transport.TimeoutError{Op: "send", Peer: l.Peer()}
-			l.Fail(err)
-		}
-		l.disconnect()
-		late := time.NewTimer(revokeTime)
-		defer late.Stop()
-		select {
-		case <-a.done:
-		case <-late.C: // the library has broken its word
-		}
-		return err
+	told, err := wait(l, a.done, expired)
+	if err == nil {
+		return l.carried(told)
 	}
+	if _, late := err.(*transport.TimeoutError); late {
+		l.Fail(err)
+	}
+	l.disconnect()
+	late := time.NewTimer(revokeTime)
+	defer late.Stop()
+	select {
+	case <-a.done:
+	case <-late.C: // the library has broken its word
+	}
+	return err
 }
 
 // carried makes the link's error of what the library says.

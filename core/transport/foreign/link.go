@@ -266,17 +266,11 @@ func (l *link) postable(deadline time.Time) error {
 	expired, stop := ring.Expiry(deadline)
 	defer stop()
 	for !enough() {
-		select {
-		case <-l.lessPost:
-			if err := l.OutEnds.GoneErr(); err != nil {
-				return err
-			}
-		case <-l.Ended:
-			return l.OutEnds.Err()
-		case <-l.gone:
-			return l.OutEnds.GoneErr()
-		case <-expired:
-			return &transport.TimeoutError{Op: "send", Peer: l.Peer()}
+		if _, err := wait(l, l.lessPost, expired); err != nil {
+			return err
+		}
+		if err := l.OutEnds.GoneErr(); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"sar/core/transport"
-	"sar/core/transport/internal/ring"
 )
 
 // goneBy makes a PeerGone of how its connection ended.
@@ -131,19 +130,10 @@ func (l *link) land(tag transport.Tag, n int, next func() error) error {
 	if err := l.Announce(tag, n, longAgo); err != nil {
 		return l.tooMuch(0, err)
 	}
-	var at ring.Landing
-	for at.Done == nil {
-		select {
-		case at = <-l.Landings:
-		case <-l.again:
-			l.tellRoom()
-		case <-l.Ended:
-			return transport.ErrClosed
-		case <-l.gone:
-			return l.InEnds.GoneErr()
-		}
+	at, err := wait(l, l.Landings, nil)
+	if err != nil {
+		return err
 	}
-	var err error
 	if n > 0 {
 		err = l.posting(func() { l.receiveNow(at.Dst, nil, &l.direct.Request) })
 	}
