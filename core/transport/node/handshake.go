@@ -78,22 +78,20 @@ func (h hello) claimed(c trust.Claim) error {
 // receiveHello reads a hello and the descriptor that came with it, -1 if none did.
 func receiveHello(conn net.Conn) (hello, int, error) {
 	b := make([]byte, helloSize)
-	fd := -1
+	n, fd := 0, -1
 	if c, ok := conn.(*net.UnixConn); ok {
 		oob := make([]byte, unix.CmsgSpace(4*4))
-		n, oobn, _, _, err := c.ReadMsgUnix(b, oob)
+		got, oobn, _, _, err := c.ReadMsgUnix(b, oob)
 		if err != nil {
 			return hello{}, -1, err
 		}
-		fd = takeDescriptor(oob[:oobn])
-		if _, err := io.ReadFull(conn, b[n:]); err != nil {
-			closeDescriptor(fd)
-			return hello{}, -1, err
-		}
-	} else if _, err := io.ReadFull(conn, b); err != nil {
-		return hello{}, -1, err
+		n, fd = got, takeDescriptor(oob[:oobn])
 	}
-	h, err := decodeHello(b)
+	var h hello
+	_, err := io.ReadFull(conn, b[n:])
+	if err == nil {
+		h, err = decodeHello(b)
+	}
 	if err == nil && (h.Answer == answerNone && passesDescriptor(h.Purpose)) != (fd >= 0) {
 		err = fmt.Errorf("hello for purpose %d with descriptor %d", h.Purpose, fd)
 	}

@@ -228,7 +228,7 @@ func (n *Node) await(ctx context.Context, peer transport.Endpoint, wanted func(*
 		n.mu.Lock()
 		for i, a := range n.parked {
 			if a.Session == n.session && a.Rank == uint32(peer.Rank) && a.pinned(peer) && wanted(a) {
-				n.parked = append(n.parked[:i], n.parked[i+1:]...)
+				n.parked = slices.Delete(n.parked, i, i+1)
 				n.mu.Unlock()
 				return a, nil
 			}

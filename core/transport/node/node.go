@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -213,18 +214,15 @@ func (n *Node) SetPeers(session [16]byte, peers []transport.Endpoint) error {
 	}
 	n.mu.Lock()
 	n.session = session
-	n.peers = append([]transport.Endpoint(nil), peers...)
+	n.peers = slices.Clone(peers)
 	var strangers []*arrival
-	kept := n.parked[:0]
-	for _, a := range n.parked {
+	n.parked = slices.DeleteFunc(n.parked, func(a *arrival) bool {
 		if a.Session == session {
-			kept = append(kept, a)
-		} else {
-			strangers = append(strangers, a)
+			return false
 		}
-	}
-	clear(n.parked[len(kept):])
-	n.parked = kept
+		strangers = append(strangers, a)
+		return true
+	})
 	n.wakeLocked()
 	n.mu.Unlock()
 	for _, a := range strangers {
@@ -292,18 +290,13 @@ func (n *Node) judgeLocked(h hello) answer {
 // of the same sender, which has given that up, or the oldest if there are many.
 func (n *Node) parkLocked(a *arrival) (old *arrival) {
 	_ = a.conn.SetDeadline(time.Time{})
-	at := -1
-	for i, p := range n.parked {
-		if p.hello == a.hello {
-			at = i
-		}
-	}
+	at := slices.IndexFunc(n.parked, func(p *arrival) bool { return p.hello == a.hello })
 	if at < 0 && len(n.parked) >= 16*n.cfg.World+64 {
 		at = 0
 	}
 	if at >= 0 {
 		old = n.parked[at]
-		n.parked = append(n.parked[:at], n.parked[at+1:]...)
+		n.parked = slices.Delete(n.parked, at, at+1)
 	}
 	n.parked = append(n.parked, a)
 	n.wakeLocked()
