@@ -29,8 +29,8 @@ const edgeRoom = 17
 
 // OpenParts opens all parts of a partitioned graph as one graph, to be written in another
 // format or partitioned anew. It opens the files of all parts.
-func OpenParts(jsonPath string, flags Flags) (input.Graph, error) {
-	parts, err := openParts(jsonPath, flags)
+func OpenParts(jsonPath string) (input.Graph, error) {
+	parts, err := openParts(jsonPath)
 	if err != nil {
 		return nil, err
 	}
@@ -43,9 +43,9 @@ func OpenParts(jsonPath string, flags Flags) (input.Graph, error) {
 	return g, nil
 }
 
-func openParts(jsonPath string, flags Flags) (parts []*Partition, err error) {
+func openParts(jsonPath string) (parts []*Partition, err error) {
 	for p := 0; p == 0 || p < parts[0].book.Parts; p++ {
-		part, err := OpenPartition(jsonPath, p, flags)
+		part, err := OpenPartition(jsonPath, p, 0)
 		if err != nil {
 			return nil, errors.Join(err, closeParts(parts))
 		}
