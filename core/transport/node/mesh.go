@@ -64,12 +64,10 @@ func (n *Node) Control(wanted func(peer int) bool, deadline time.Time) ([]net.Co
 		if err != nil {
 			return err
 		}
-		if err = n.accepted(ctx, a, h); err != nil {
-			_ = a.conn.Close()
-			return err
+		if err = n.accept(ctx, a, h); err == nil {
+			conns[peer.Rank] = a.conn
 		}
-		conns[peer.Rank] = a.conn
-		return nil
+		return err
 	})
 	return conns, err
 }
@@ -246,13 +244,16 @@ func (n *Node) await(ctx context.Context, peer transport.Endpoint, wanted func(*
 	}
 }
 
-// accepted tells an arrival's dialer that it is welcome.
-func (n *Node) accepted(ctx context.Context, a *arrival, h hello) error {
+// accept tells an arrival's dialer that it is welcome, or drops the arrival where it cannot.
+func (n *Node) accept(ctx context.Context, a *arrival, h hello) error {
 	release := guard(ctx, a.conn)
-	defer release()
 	h.Purpose, h.Answer, h.Session = a.Purpose, answerAccepted, a.Session
 	h.Rank, h.World = uint32(n.cfg.Rank), uint32(n.cfg.World)
-	return sendHello(a.conn, h, -1)
+	err := sendHello(a.conn, h, -1)
+	if release(); err != nil {
+		a.drop()
+	}
+	return err
 }
 
 func (n *Node) acceptLink(ctx context.Context, peer transport.Endpoint, h hello) (transport.Link, error) {
@@ -266,7 +267,11 @@ func (n *Node) acceptLink(ctx context.Context, peer transport.Endpoint, h hello)
 		}
 		end, no, err := n.judgeLink(a, h)
 		if err == nil {
-			return n.finishLink(ctx, a, end, peer, h)
+			if err = n.accept(ctx, a, h); err != nil {
+				end.Drop()
+				return nil, err
+			}
+			return n.join(ctx, end, a.conn, peer)
 		}
 		a.refuse(n, no, int(h.Bytes))
 		if no != answerNext || !n.allowsAfter(n.place(a.Purpose)) {
@@ -301,15 +306,4 @@ func (n *Node) judgeLink(a *arrival, h hello) (transport.End, answer, error) {
 	}
 	return nil, no, fmt.Errorf("%s is asked for and rank %d came over %s: use one transport setting on every worker",
 		n.cfg.Transport, a.Rank, t.Name)
-}
-
-// finishLink accepts an arrival and makes the link.
-func (n *Node) finishLink(ctx context.Context, a *arrival, end transport.End, peer transport.Endpoint,
-	h hello) (transport.Link, error) {
-	if err := n.accepted(ctx, a, h); err != nil {
-		end.Drop()
-		a.drop()
-		return nil, err
-	}
-	return n.join(ctx, end, a.conn, peer)
 }
