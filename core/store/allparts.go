@@ -34,7 +34,7 @@ func OpenParts(jsonPath string) (input.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &allParts{Tables: input.Tables{Name: jsonPath}, parts: parts}
+	g := &allParts{parts: parts}
 	g.LimitMemory(DefaultMemory / edgeShare)
 	if err := g.describe(); err != nil {
 		g.Close()
@@ -121,7 +121,7 @@ func (g *allParts) rows(edge bool, name string, first int64, dst []byte) error {
 		a := part.files.Features(edge)[name]
 		rows := a.Shape[0]
 		if len(dst) > 0 && first < rows {
-			row := disk.TensorInfo{DType: a.DType, Shape: a.Shape}.RowBytes()
+			row := a.RowBytes()
 			n := min(int64(len(dst)), (rows-first)*row)
 			if err := a.ReadRows(first, dst[:n]); err != nil {
 				return err

@@ -41,7 +41,7 @@ func OpenNPZ(f *disk.File) (Graph, error) {
 		f.Close()
 		return nil, err
 	}
-	g := &npzGraph{z: z, Tables: Tables{Name: f.Name}}
+	g := &npzGraph{z: z}
 	for _, step := range []func() error{g.relations, g.countNodes, g.sortArrays} {
 		if err := step(); err != nil {
 			z.Close()

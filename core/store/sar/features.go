@@ -80,7 +80,7 @@ func (w *rows) spread(array disk.TensorInfo, file string,
 // features writes the features of a type and, unless they are kept otherwise, the original ids.
 func (w *rows) features(idsKept bool) error {
 	used := map[string]bool{input.OrigID: true}
-	for k, t := range w.kinds.list[w.kind].Arrays {
+	for k, t := range w.kinds.list[w.kind].Features() {
 		if t.Name == input.OrigID {
 			delete(used, input.OrigID)
 		}
@@ -113,9 +113,10 @@ func (w *rows) scatter(t disk.TensorInfo, first int64, to []int32, out []*disk.A
 		return nil
 	}
 	buf := make([]byte, row*max(1, min(int64(len(to)), (4<<20)/row)))
+	a := w.kinds.list[w.kind].Arrays[t.Name]
 	for at := 0; at < len(to); {
 		n := min(int64(len(to)-at), int64(len(buf))/row)
-		if err := w.src.ReadRows(w.kinds == &w.edge, w.kind, t.Name, first+int64(at), buf[:n*row]); err != nil {
+		if err := a.ReadRows(first+int64(at), buf[:n*row]); err != nil {
 			return err
 		}
 		for i := range n {
