@@ -22,9 +22,9 @@ func wait[T any](l *link, c <-chan T, expired <-chan time.Time) (got T, err erro
 		case <-l.again:
 			l.tellRoom()
 		case <-l.Ended:
-			return got, l.OutEnds.Err()
-		case <-l.gone:
-			return got, l.OutEnds.GoneErr()
+			return got, l.endErr()
+		case <-l.gone: // of which a link that has ended itself may not have taken note
+			return got, l.endErr()
 		case <-expired:
 			return got, &transport.TimeoutError{Op: "send", Peer: l.Peer()}
 		}
