@@ -175,6 +175,11 @@ func checkAllReduce(c *Communicator, d dtypes.Type, op ReduceOp, n int) error {
 	in := make([][]byte, p)
 	for r := range in {
 		in[r] = randomNumbers(rand.New(rand.NewPCG(uint64(r), uint64(n)<<16|uint64(d)<<8|uint64(op))), d, n)
+		if d == dtypes.Bool && p > 1 { // any byte but 0 is true; one worker keeps its own
+			for i := range in[r] {
+				in[r][i] *= byte(1 + i%7)
+			}
+		}
 	}
 	const guard = 8
 	buf := make([]byte, len(in[0])+2*guard)

@@ -31,7 +31,7 @@ func holding(t *testing.T, caller uint64) (groups []*Group, op *Op, frame transp
 	want = pattern(1, 100_000)
 	sent, err := comms[1].Begin(KindBroadcast, None)
 	if err == nil {
-		err = sent.End(sent.Send(0, 0, 0, 0, want))
+		err = sent.End(sent.Send(0, 0, 0, want))
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -47,7 +47,7 @@ func (c *Communicator) Barrier() error {
 			return op.treeBarrier()
 		}
 		for round, d := 0, 1; d < c.World(); round, d = round+1, 2*d {
-			if err := op.Send(c.up(d), 0, round, 0, nil); err != nil {
+			if err := op.Send(c.up(d), round, 0, nil); err != nil {
 				return err
 			}
 			if err := op.signal(c.down(d), round); err != nil {
@@ -74,7 +74,7 @@ func (op *Op) treeBarrier() error {
 		}
 	}
 	if above := (me - 1) / barrierFan; me > 0 {
-		if err := op.Send(above, 0, 0, 0, nil); err != nil {
+		if err := op.Send(above, 0, 0, nil); err != nil {
 			return err
 		}
 		if err := op.signal(above, 1); err != nil {
@@ -82,7 +82,7 @@ func (op *Op) treeBarrier() error {
 		}
 	}
 	for q := first; q < last; q++ {
-		if err := op.Send(q, 0, 1, 0, nil); err != nil {
+		if err := op.Send(q, 1, 0, nil); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -120,26 +121,24 @@ func (g *Group) attach(conns []net.Conn) {
 }
 
 // tell sends m to every peer with which there is a connection.
-func (g *Group) tell(m message) { g.send(m, toAll) }
+func (g *Group) tell(m message) { g.send(m, g.peers...) }
 
-func toAll(*peer) bool { return true }
-
-// send sends m to some peers. One that cannot be reached is dead or about to be found
-// dead, so errors do not matter here.
-func (g *Group) send(m message, to func(*peer) bool) {
+// send sends m to those of some peers with which there is a connection. One that cannot be
+// reached is dead or about to be found dead, so errors do not matter here.
+func (g *Group) send(m message, to ...*peer) {
 	g.telling.Lock()
 	defer g.telling.Unlock()
 	g.sendLocked(m, to)
 }
 
 // sendLocked is send for who holds telling.
-func (g *Group) sendLocked(m message, to func(*peer) bool) {
+func (g *Group) sendLocked(m message, to []*peer) {
 	encoded, err := m.encoded()
 	if err != nil {
 		return // never: a message holds text and numbers
 	}
-	for _, p := range g.peers {
-		if p != nil && p.control != nil && to(p) {
+	for _, p := range to {
+		if p != nil && p.control != nil {
 			_ = p.control.send(encoded)
 		}
 	}
@@ -184,7 +183,7 @@ func (g *Group) listen(r int, p *peer) {
 			}
 			if g.cfg.passesOn() {
 				m.Rank = r
-				g.send(m, func(q *peer) bool { return q != p })
+				g.send(m, slices.DeleteFunc(slices.Clone(g.peers), func(q *peer) bool { return q == p })...)
 			}
 		case msgFail:
 			g.fail(m.Failure.unpack(g.cfg.Rank, r, p.Host), g.cfg.passesOn())

@@ -65,32 +65,26 @@ func newReducer(d dtypes.Type, op ReduceOp, world int) (*reducer, error) {
 	case dtypes.Uint8:
 		return plainReducer(fold(op, plus[uint8])), nil
 	case dtypes.Bool:
-		return boolReducer(op == Min || op == Prod), nil
+		return boolReducer(op), nil
 	}
 	return nil, argument.TypeErrorf("all-reduce of %s: it takes float64, float32, float16, bfloat16, int64, int32, uint8 "+
 		"and bool", d)
 }
 
-// boolReducer reduces bools, of which any non-zero byte is true: sum is or and prod is and.
-func boolReducer(and bool) *reducer {
-	return &reducer{
-		size: 1, accSize: 1,
-		load: func(acc, x []byte) {
-			for i, b := range x {
-				acc[i] = min(b, 1)
-			}
-		},
-		fold: func(acc, x []byte) {
-			for i, b := range x {
-				if and {
-					acc[i] &= min(b, 1)
-				} else {
-					acc[i] |= min(b, 1)
-				}
-			}
-		},
-		store: func(dst, acc []byte) { copy(dst, acc) },
+// boolReducer reduces bools, of which any non-zero byte is true: sum, the maximum, is or, and
+// prod, the minimum, is and.
+func boolReducer(op ReduceOp) *reducer {
+	extreme := Max
+	if op == Min || op == Prod {
+		extreme = Min
 	}
+	r := plainReducer(fold[uint8](extreme, nil))
+	r.store = func(dst, acc []byte) {
+		for i, b := range acc {
+			dst[i] = min(b, 1)
+		}
+	}
+	return r
 }
 
 type number interface {

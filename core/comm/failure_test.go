@@ -31,7 +31,7 @@ func TestDivergenceByTag(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return op.End(op.Run(func() error { return op.Send(c.up(1), 0, 1, 0, nil) },
+			return op.End(op.Run(func() error { return op.Send(c.up(1), 1, 0, nil) },
 				func() error { _, err := op.Next(c.down(1), 1, 0); return err }))
 		}
 		return c.AllReduce(make([]byte, 8), dtypes.Float64, Sum)
@@ -224,7 +224,7 @@ func TestPanicInAHalfEndsTheOperationEverywhere(t *testing.T) {
 			return op.End(op.Run(
 				func() error {
 					broken("send")
-					return op.Send(c.up(1), 0, 1, 0, nil)
+					return op.Send(c.up(1), 1, 0, nil)
 				},
 				func() error {
 					broken("receive")

@@ -44,17 +44,18 @@ type Group struct {
 	// a rank that ends because of a failure when everyone has been told of the failure.
 	telling sync.Mutex
 
-	mu       sync.Mutex
-	meetings map[string]chan meetReply // that this rank waits for
-	asking   map[uint64]chan ValueReply
-	asked    uint64
-	comms    []*Communicator // id - 1
-	setup    schedule        // of making communicators, as id 0
-	failure  error
-	closed   bool
-	failed   chan struct{} // closed with the first failure
-	done     chan struct{} // closed by Close
-	wg       sync.WaitGroup
+	mu      sync.Mutex
+	comms   []*Communicator // id - 1
+	setup   schedule        // of making communicators, as id 0
+	failure error
+	closed  bool
+	failed  chan struct{} // closed with the first failure
+	done    chan struct{} // closed by Close
+	wg      sync.WaitGroup
+
+	meetings sync.Map      // that this rank waits for, by key: chan meetReply
+	asking   sync.Map      // the values that it waits for, by number of the question: chan ValueReply
+	asked    atomic.Uint64 // questions
 
 	frames  atomic.Uint64 // meetings attended: progress that no link counts
 	statsMu sync.Mutex
@@ -89,8 +90,7 @@ func newGroup(cfg Config, ends []transport.Endpoint, f fabric) *Group {
 	g := &Group{
 		cfg: cfg, fabric: f, self: ends[cfg.Rank],
 		failed: make(chan struct{}), done: make(chan struct{}),
-		peers: make([]*peer, cfg.World), meetings: map[string]chan meetReply{},
-		asking: map[uint64]chan ValueReply{}, values: values{kept: map[string][]byte{}},
+		peers: make([]*peer, cfg.World), values: values{kept: map[string][]byte{}},
 	}
 	for r := range g.peers {
 		if r != cfg.Rank {
@@ -171,7 +171,7 @@ func (g *Group) failLocked(err error, tell bool) error {
 	// Peers first: failing the links lets this process raise the error and
 	// exit, and then they would only see it vanish.
 	if tell {
-		g.sendLocked(message{Type: msgFail, Failure: pack(err, g.cfg.Rank, g.self.Host)}, toAll)
+		g.sendLocked(message{Type: msgFail, Failure: pack(err, g.cfg.Rank, g.self.Host)}, g.peers)
 	}
 	close(g.failed)
 	for _, c := range comms {

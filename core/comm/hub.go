@@ -119,7 +119,7 @@ func (h *hub) news(key string, late bool) {
 	h.mu.Unlock()
 	if full || late || len(reply.Left) > 0 {
 		h.g.tell(message{Type: msgMeet, Answer: &reply})
-		h.g.answered(reply)
+		deliver(&h.g.meetings, reply.Key, reply)
 	}
 }
 

@@ -56,11 +56,10 @@ func (g *Group) ping() {
 		g.tell(m)
 		return
 	}
-	root := g.peers[0]
-	g.send(m, func(p *peer) bool { return p != root })
+	g.send(m, g.peers[1:]...)
 	here := g.position()
 	m.Here = &here
-	g.send(m, func(p *peer) bool { return p == root })
+	g.send(m, g.peers[0])
 }
 
 // arbitrate looks for divergence; rank 0 alone does.

@@ -1,6 +1,7 @@
 package comm
 
 import (
+	"sync"
 	"time"
 )
 
@@ -24,21 +25,15 @@ func (g *Group) agree(key, what string) error {
 // meet gathers a value of every rank. The name of a meeting is used once.
 func (g *Group) meet(key string, value []byte) ([][]byte, error) {
 	answer := make(chan meetReply, 1)
-	g.mu.Lock()
-	g.meetings[key] = answer
-	g.mu.Unlock()
-	defer func() {
-		g.mu.Lock()
-		delete(g.meetings, key)
-		g.mu.Unlock()
-	}()
+	g.meetings.Store(key, answer)
+	defer g.meetings.Delete(key)
 	ask := meetRequest{Key: key, Value: value}
 	var bye chan struct{} // of rank 0
 	if g.hub != nil {
 		g.hub.attend(g.cfg.Rank, ask)
 	} else {
 		bye = g.peers[0].bye
-		g.send(message{Type: msgMeet, Ask: &ask}, func(p *peer) bool { return p == g.peers[0] })
+		g.send(message{Type: msgMeet, Ask: &ask}, g.peers[0])
 	}
 	// Rank 0 tells of a meeting that takes too long.
 	timer := time.NewTimer(g.cfg.Operation + max(time.Second, g.cfg.Liveness/3))
@@ -79,16 +74,16 @@ func (g *Group) met(r int, m message) {
 	case g.hub != nil && m.Ask != nil:
 		g.hub.attend(r, *m.Ask)
 	case r == 0 && m.Answer != nil && (m.Answer.Values != nil || len(m.Answer.Missing) > 0):
-		g.answered(*m.Answer)
+		deliver(&g.meetings, m.Answer.Key, *m.Answer)
 	}
 }
 
-// answered hands news of a meeting to who waits for it.
-func (g *Group) answered(reply meetReply) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+// deliver hands an answer to who waits for it. A second one, or one of nobody, is not waited for.
+func deliver[V any](waiting *sync.Map, key any, answer V) {
+	c, _ := waiting.Load(key)
+	who, _ := c.(chan V)
 	select {
-	case g.meetings[reply.Key] <- reply: // of nobody, or the second: not waited for
+	case who <- answer:
 	default:
 	}
 }

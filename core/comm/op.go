@@ -137,14 +137,14 @@ func (op *Op) Commit(peer int, flags uint16, round, chunk int) error {
 	return op.Wrap(op.links[peer].Commit(op.Tag(flags, round, chunk), op.deadline), peer)
 }
 
-// Send copies payload into one frame, at most MaxPayload bytes.
-func (op *Op) Send(peer int, flags uint16, round, chunk int, payload []byte) error {
+// Send copies payload into one frame without flags, at most MaxPayload bytes.
+func (op *Op) Send(peer, round, chunk int, payload []byte) error {
 	b, err := op.Reserve(peer, len(payload))
 	if err != nil {
 		return err
 	}
 	copy(b, payload)
-	return op.Commit(peer, flags, round, chunk)
+	return op.Commit(peer, 0, round, chunk)
 }
 
 // Next returns the next frame from peer, which must be the one of that round

@@ -44,7 +44,7 @@ func TestPlaces(t *testing.T) {
 				return err
 			}
 			peer := 1 - c.Rank()
-			if err := op.Send(peer, 0, 0, 0, nil); err != nil {
+			if err := op.Send(peer, 0, 0, nil); err != nil {
 				return op.End(err)
 			}
 			_, err = op.Next(peer, 0, 0)

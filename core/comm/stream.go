@@ -88,7 +88,7 @@ func (s *outStream) upTo(filled int) error {
 			err = s.op.Wrap(s.link.SendFrom(s.op.Tag(0, s.round, s.chunk), s.data[s.sent:s.sent+n], s.op.deadline), s.peer)
 		default:
 			n = min(filled-s.sent, s.op.payload)
-			err = s.op.Send(s.peer, 0, s.round, s.chunk, s.data[s.sent:s.sent+n])
+			err = s.op.Send(s.peer, s.round, s.chunk, s.data[s.sent:s.sent+n])
 		}
 		if err != nil {
 			return err
@@ -117,7 +117,7 @@ func (s *outStream) first(filled int) (int, error) {
 func (op *Op) announce(peer, round, size int) error {
 	var b [headSize]byte
 	head{size: uint64(size)}.put(b[:])
-	return op.Send(peer, 0, round, 0, b[:])
+	return op.Send(peer, round, 0, b[:])
 }
 
 // announced takes what peer announces, which must be size bytes.

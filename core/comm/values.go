@@ -84,17 +84,10 @@ func (g *Group) Value(r ValueRequest) (none ValueReply, err error) {
 		return g.values.do(r), nil
 	}
 	told := make(chan ValueReply, 1)
-	g.mu.Lock()
-	g.asked++
-	r.ID = g.asked
-	g.asking[r.ID] = told
-	g.mu.Unlock()
-	defer func() {
-		g.mu.Lock()
-		delete(g.asking, r.ID)
-		g.mu.Unlock()
-	}()
-	g.send(message{Type: msgValue, Asked: &r}, func(p *peer) bool { return p == g.peers[0] })
+	r.ID = g.asked.Add(1)
+	g.asking.Store(r.ID, told)
+	defer g.asking.Delete(r.ID)
+	g.send(message{Type: msgValue, Asked: &r}, g.peers[0])
 	timer := time.NewTimer(g.cfg.Operation)
 	defer timer.Stop()
 	select {
@@ -114,15 +107,9 @@ func (g *Group) Value(r ValueRequest) (none ValueReply, err error) {
 func (g *Group) told(r int, m message) {
 	if g.cfg.Rank == 0 && m.Asked != nil {
 		reply := g.values.do(*m.Asked)
-		g.send(message{Type: msgValue, Told: &reply}, func(p *peer) bool { return p == g.peers[r] })
+		g.send(message{Type: msgValue, Told: &reply}, g.peers[r])
 	}
-	if r != 0 || m.Told == nil {
-		return
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	select {
-	case g.asking[m.Told.ID] <- *m.Told: // of nobody: not waited for
-	default:
+	if r == 0 && m.Told != nil {
+		deliver(&g.asking, m.Told.ID, *m.Told)
 	}
 }

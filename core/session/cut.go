@@ -186,27 +186,26 @@ const trainMask = "train_mask"
 func (d *Dataset) weighTraining(weights []int32) error {
 	found := false
 	clear(weights)
-	for kind, t := range d.Graph.NodeTypes() {
+	for _, t := range d.Graph.NodeTypes() {
 		of := weights[:t.Rows]
 		weights = weights[t.Rows:]
-		for _, a := range t.Arrays {
-			if a.Name != trainMask {
-				continue
+		a, there := t.Arrays[trainMask]
+		if !there {
+			continue
+		}
+		if a.RowBytes() != 1 {
+			return Invalid("%s of node type %q is %s of shape %v: one bool or uint8 for each node is needed",
+				trainMask, t.Name, a.DType, a.Shape)
+		}
+		found = true
+		block := make([]byte, 1<<16)
+		for at := int64(0); at < t.Rows; at += int64(len(block)) {
+			block = block[:min(int64(len(block)), t.Rows-at)]
+			if err := a.ReadRows(at, block); err != nil {
+				return err
 			}
-			if a.RowBytes() != 1 {
-				return Invalid("%s of node type %q is %s of shape %v: one bool or uint8 for each node is needed",
-					trainMask, t.Name, a.DType, a.Shape)
-			}
-			found = true
-			block := make([]byte, 1<<16)
-			for at := int64(0); at < t.Rows; at += int64(len(block)) {
-				block = block[:min(int64(len(block)), t.Rows-at)]
-				if err := d.ReadRows(false, kind, trainMask, at, block); err != nil {
-					return err
-				}
-				for i, set := range block {
-					of[at+int64(i)] = int32(min(set, 1))
-				}
+			for i, set := range block {
+				of[at+int64(i)] = int32(min(set, 1))
 			}
 		}
 	}

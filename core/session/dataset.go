@@ -58,7 +58,7 @@ type DatasetInfo struct {
 }
 
 // TypeInfo is how many nodes or edges a type has.
-type TypeInfo = input.TypeRows
+type TypeInfo = input.Table
 
 // Info describes the data set.
 func (d *Dataset) Info() DatasetInfo {
@@ -74,7 +74,7 @@ func (d *Dataset) Info() DatasetInfo {
 func arraysOf(list []TypeInfo, typed bool) []FeatureInfo {
 	arrays := []FeatureInfo{}
 	for _, of := range list {
-		for _, a := range of.Arrays {
+		for _, a := range of.Features() {
 			if typed {
 				a.Name = of.Name + "/" + a.Name
 			}

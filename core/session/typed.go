@@ -22,29 +22,26 @@ type Number = dtypes.Number
 
 // AllReduce reduces x over all ranks in place, the same bits everywhere. Collective.
 func AllReduce[T Number](ctx context.Context, s *Session, id CommID, x []T, op ReduceOp) error {
-	c, err := s.Comm(id)
-	if err != nil {
-		return err
-	}
-	return s.within(ctx, func() error { return c.AllReduce(view.Bytes(x), dtypes.For[T](), op) })
+	return s.on(ctx, id, func(c *Communicator) error { return c.AllReduce(view.Bytes(x), dtypes.For[T](), op) })
 }
 
 // Broadcast overwrites x with the root's. Collective.
 func Broadcast[T Number](ctx context.Context, s *Session, id CommID, x []T, root int) error {
-	c, err := s.Comm(id)
-	if err != nil {
-		return err
-	}
-	return s.within(ctx, func() error { return c.Broadcast(view.Bytes(x), root) })
+	return s.on(ctx, id, func(c *Communicator) error { return c.Broadcast(view.Bytes(x), root) })
 }
 
 // Barrier returns once every rank has called it. Collective.
 func (s *Session) Barrier(ctx context.Context, id CommID) error {
+	return s.on(ctx, id, (*Communicator).Barrier)
+}
+
+// on runs a collective of a communicator.
+func (s *Session) on(ctx context.Context, id CommID, f func(*Communicator) error) error {
 	c, err := s.Comm(id)
 	if err != nil {
 		return err
 	}
-	return s.within(ctx, c.Barrier)
+	return s.within(ctx, func() error { return f(c) })
 }
 
 // NodeFeature reads a feature of the worker's own nodes, and its shape. The name has the node

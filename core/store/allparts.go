@@ -29,12 +29,12 @@ const edgeRoom = 17
 
 // OpenParts opens all parts of a partitioned graph as one graph, to be written in another
 // format or partitioned anew. It opens the files of all parts.
-func OpenParts(jsonPath string, flags Flags) (input.Graph, error) {
-	parts, err := openParts(jsonPath, flags)
+func OpenParts(jsonPath string) (input.Graph, error) {
+	parts, err := openParts(jsonPath)
 	if err != nil {
 		return nil, err
 	}
-	g := &allParts{Tables: input.Tables{Name: jsonPath}, parts: parts}
+	g := &allParts{parts: parts}
 	g.LimitMemory(DefaultMemory / edgeShare)
 	if err := g.describe(); err != nil {
 		g.Close()
@@ -43,9 +43,9 @@ func OpenParts(jsonPath string, flags Flags) (input.Graph, error) {
 	return g, nil
 }
 
-func openParts(jsonPath string, flags Flags) (parts []*Partition, err error) {
+func openParts(jsonPath string) (parts []*Partition, err error) {
 	for p := 0; p == 0 || p < parts[0].book.Parts; p++ {
-		part, err := OpenPartition(jsonPath, p, flags)
+		part, err := OpenPartition(jsonPath, p, 0)
 		if err != nil {
 			return nil, errors.Join(err, closeParts(parts))
 		}
@@ -121,7 +121,7 @@ func (g *allParts) rows(edge bool, name string, first int64, dst []byte) error {
 		a := part.files.Features(edge)[name]
 		rows := a.Shape[0]
 		if len(dst) > 0 && first < rows {
-			row := disk.TensorInfo{DType: a.DType, Shape: a.Shape}.RowBytes()
+			row := a.RowBytes()
 			n := min(int64(len(dst)), (rows-first)*row)
 			if err := a.ReadRows(first, dst[:n]); err != nil {
 				return err

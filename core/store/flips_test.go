@@ -9,13 +9,13 @@ import (
 	"math/rand"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"sar/core/graph"
 	"sar/core/store/disk"
-	"sar/core/store/input"
 	"sar/core/store/storetest"
 )
 
@@ -83,20 +83,19 @@ func loadGraph(path string) (uint64, error) {
 	}
 	defer g.Close()
 	h := fnv.New64a()
-	fmt.Fprint(h, g.NodeTypes(), g.EdgeTypes(), g.NumNodes(), g.NumEdges(), g.Ignored())
+	fmt.Fprint(h, g.NumNodes(), g.NumEdges(), g.Ignored())
 	err = g.EdgesBatch(func(first int64, src, dst []int64) error {
 		_, err := fmt.Fprint(h, first, src, dst)
 		return err
 	})
-	for i, list := range [][]input.TypeRows{g.NodeTypes(), g.EdgeTypes()} {
-		for t, of := range list {
-			for _, a := range of.Arrays {
-				b := make([]byte, a.Bytes())
-				if err == nil {
-					err = g.ReadRows(i == 1, t, a.Name, 0, b)
-				}
-				h.Write(b)
+	for _, of := range slices.Concat(g.NodeTypes(), g.EdgeTypes()) {
+		fmt.Fprint(h, of.Name, of.Rows, of.Src, of.Dst, of.Features())
+		for _, f := range of.Features() {
+			a, b := of.Arrays[f.Name], make([]byte, f.Bytes())
+			if err == nil {
+				err = a.ReadRows(0, b)
 			}
+			h.Write(b)
 		}
 	}
 	return h.Sum64(), err

@@ -32,7 +32,7 @@ import (
 // their description (see OpenParts). What is wrong with a file is a *FormatError.
 func OpenGraph(path string) (input.Graph, error) {
 	if st, err := os.Stat(path); filepath.Ext(path) == ".json" && (err != nil || !st.IsDir()) {
-		return OpenParts(path, 0)
+		return OpenParts(path)
 	}
 	return input.Open(path)
 }

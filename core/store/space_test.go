@@ -68,7 +68,8 @@ func TestFullDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.ReadRows(false, 0, "features", 0, make([]byte, 4*n)); !errors.Is(err, unix.ENOSPC) ||
+	features := d.NodeTypes()[0].Arrays["features"]
+	if err := features.ReadRows(0, make([]byte, 4*n)); !errors.Is(err, unix.ENOSPC) ||
 		!strings.Contains(err.Error(), "TMPDIR") {
 		t.Fatalf("inflating: %v", err)
 	}

@@ -111,7 +111,7 @@ func writeExported(src input.Source, to Partitioning) error {
 	if err != nil {
 		return err
 	}
-	parts, err := openParts(filepath.Join(inner.Dir, descriptionFile), 0)
+	parts, err := openParts(filepath.Join(inner.Dir, descriptionFile))
 	if err != nil {
 		return err
 	}

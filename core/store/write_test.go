@@ -36,17 +36,24 @@ func (g *memGraph) NumNodes() int64 { return g.n }
 
 func (g *memGraph) NumEdges() int64 { return int64(len(g.src)) }
 
-func list(m map[string]memArray) (out []disk.TensorInfo) {
-	for _, a := range m {
-		out = append(out, a.TensorInfo)
+func (g *memGraph) NodeArrays() map[string]disk.Array { return g.arrays(g.node) }
+
+func (g *memGraph) EdgeArrays() map[string]disk.Array { return g.arrays(g.edge) }
+
+func (g *memGraph) arrays(m map[string]memArray) map[string]disk.Array {
+	out := map[string]disk.Array{}
+	for name, a := range m {
+		out[name] = disk.Array{Name: name, DType: a.DType, Shape: a.Shape, Len: a.Bytes() / int64(a.DType.Size()),
+			Derive: func(first int64, dst []byte) error {
+				if name == g.failing {
+					return errBroken
+				}
+				copy(dst, a.data[first*a.RowBytes():])
+				return nil
+			}}
 	}
-	slices.SortFunc(out, func(a, b disk.TensorInfo) int { return bytes.Compare([]byte(a.Name), []byte(b.Name)) })
 	return out
 }
-
-func (g *memGraph) NodeArrays() []disk.TensorInfo { return list(g.node) }
-
-func (g *memGraph) EdgeArrays() []disk.TensorInfo { return list(g.edge) }
 
 func (g *memGraph) EdgesBatch(yield func(int64, []int64, []int64) error) error {
 	for at := 0; at < len(g.src); at += 7 {
@@ -59,18 +66,6 @@ func (g *memGraph) EdgesBatch(yield func(int64, []int64, []int64) error) error {
 }
 
 var errBroken = errors.New("the disk is on fire")
-
-func (g *memGraph) ReadRows(edge bool, name string, first int64, dst []byte) error {
-	if name == g.failing {
-		return errBroken
-	}
-	a := g.node[name]
-	if edge {
-		a = g.edge[name]
-	}
-	copy(dst, a.data[first*a.RowBytes():])
-	return nil
-}
 
 func randomGraph(r *rand.Rand, n, edges int) *memGraph {
 	g := &memGraph{n: int64(n), node: map[string]memArray{}, edge: map[string]memArray{}}
@@ -314,24 +309,19 @@ func TestRefusedWrite(t *testing.T) {
 type graphOfOne interface {
 	NumNodes() int64
 	NumEdges() int64
-	NodeArrays() []disk.TensorInfo
-	EdgeArrays() []disk.TensorInfo
+	NodeArrays() map[string]disk.Array
+	EdgeArrays() map[string]disk.Array
 	EdgesBatch(yield func(first int64, src, dst []int64) error) error
-	ReadRows(edge bool, name string, first int64, dst []byte) error
 }
 
 type single struct{ graphOfOne }
 
-func (s single) NodeTypes() []input.TypeRows {
-	return []input.TypeRows{{Name: graph.OnlyNodeType, Rows: s.NumNodes(), Arrays: s.NodeArrays()}}
+func (s single) NodeTypes() []input.Table {
+	return []input.Table{{Name: graph.OnlyNodeType, Rows: s.NumNodes(), Arrays: s.NodeArrays()}}
 }
 
-func (s single) EdgeTypes() []input.TypeRows {
-	return []input.TypeRows{{Name: graph.OnlyEdgeType.String(), Rows: s.NumEdges(), Arrays: s.EdgeArrays()}}
-}
-
-func (s single) ReadRows(edge bool, _ int, name string, first int64, dst []byte) error {
-	return s.graphOfOne.ReadRows(edge, name, first, dst)
+func (s single) EdgeTypes() []input.Table {
+	return []input.Table{{Name: graph.OnlyEdgeType.String(), Rows: s.NumEdges(), Arrays: s.EdgeArrays()}}
 }
 
 func writeSingle(g graphOfOne, to Partitioning) error { return WritePartitions(single{g}, to) }

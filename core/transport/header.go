@@ -56,30 +56,15 @@ func PutHeader(b []byte, tag Tag, n int) {
 // memory that the receiver names, so the size of the link does not bound it.
 func PutDirectHeader(b []byte, tag Tag, n int) {
 	PutHeader(b, tag, n)
-	b[DirectAt] = 1
+	b[7] = 1
 }
 
-// DirectAt is where a header says that its frame is a direct one.
-const DirectAt = 7
-
-// IsDirect says whether b begins with the header of a direct frame.
-func IsDirect(b []byte) bool { return len(b) >= HeaderSize && b[DirectAt] == 1 }
-
-// ParseStreamHeader is ParseHeader for links that carry direct frames too.
-func ParseStreamHeader(b []byte, peer, maxPayload int) (tag Tag, n int, direct bool, err error) {
-	if direct = IsDirect(b); direct {
-		b[DirectAt], maxPayload = 0, MaxFrame
-	}
-	tag, n, err = ParseHeader(b, peer, maxPayload)
-	return tag, n, direct, err
-}
-
-// ParseHeader reads a header that came from peer and returns the tag and the
-// size of the payload. Anything else than a frame of this version with at most
-// maxPayload bytes is a *FrameError.
-func ParseHeader(b []byte, peer, maxPayload int) (Tag, int, error) {
-	bad := func(format string, args ...any) (Tag, int, error) {
-		return Tag{}, 0, &FrameError{Peer: peer, Detail: fmt.Sprintf(format, args...)}
+// ParseHeader reads a header that came from peer and returns the tag, the size of
+// the payload and whether the frame is a direct one. Anything else than a frame of
+// this version with at most maxPayload bytes, or a direct one, is a *FrameError.
+func ParseHeader(b []byte, peer, maxPayload int) (tag Tag, n int, direct bool, err error) {
+	bad := func(format string, args ...any) (Tag, int, bool, error) {
+		return Tag{}, 0, false, &FrameError{Peer: peer, Detail: fmt.Sprintf(format, args...)}
 	}
 	if len(b) < HeaderSize {
 		return bad("header of %d bytes, %d expected", len(b), HeaderSize)
@@ -91,16 +76,20 @@ func ParseHeader(b []byte, peer, maxPayload int) (Tag, int, error) {
 	if b[4] != frameVersion {
 		return bad("version %d, this side speaks %d: run one version of SAR on every worker", b[4], frameVersion)
 	}
-	if b[7] != 0 {
+	switch b[7] {
+	case 0:
+	case 1:
+		direct, maxPayload = true, MaxFrame
+	default:
 		return bad("reserved byte is %#x", b[7])
 	}
-	n := le.Uint32(b[8:])
-	if int64(n) > int64(min(maxPayload, MaxFrame)) {
-		return bad("payload of %d bytes, at most %d are allowed", n, maxPayload)
+	size := le.Uint32(b[8:])
+	if int64(size) > int64(min(maxPayload, MaxFrame)) {
+		return bad("payload of %d bytes, at most %d are allowed", size, maxPayload)
 	}
 	last := le.Uint64(b[24:])
 	return Tag{
 		Comm: le.Uint16(b[12:]), Seq: last >> 16, Kind: b[5], Dir: b[6], Flags: le.Uint16(b[14:]),
 		Content: le.Uint32(b[16:]), Round: uint16(last), Chunk: le.Uint32(b[20:]),
-	}, int(n), nil
+	}, int(size), direct, nil
 }

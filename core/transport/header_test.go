@@ -28,19 +28,24 @@ func TestHeader(t *testing.T) {
 		Chunk: 0x03020100}
 	b := make([]byte, HeaderSize)
 	PutHeader(b, tag, 1000)
-	if got, n, err := ParseHeader(b, 3, 1000); got != tag || n != 1000 || err != nil {
-		t.Fatalf("%+v, %d, %v", got, n, err)
+	if got, n, direct, err := ParseHeader(b, 3, 1000); got != tag || n != 1000 || direct || err != nil {
+		t.Fatalf("%+v, %d, %v, %v", got, n, direct, err)
+	}
+	far := make([]byte, HeaderSize)
+	PutDirectHeader(far, tag, MaxFrame)
+	if got, n, direct, err := ParseHeader(far, 3, 1000); got != tag || n != MaxFrame || !direct || err != nil {
+		t.Fatalf("%+v, %d, %v, %v", got, n, direct, err)
 	}
 	for name, change := range map[string]func([]byte) []byte{
 		"magic":    func(b []byte) []byte { b[1] = 'x'; return b },
 		"version":  func(b []byte) []byte { b[4]++; return b },
-		"reserved": func(b []byte) []byte { b[7] = 1; return b },
+		"reserved": func(b []byte) []byte { b[7] = 2; return b },
 		"payload":  func(b []byte) []byte { b[8]++; return b },
 		"huge":     func(b []byte) []byte { b[11] = 0xff; return b },
 		"short":    func(b []byte) []byte { return b[:HeaderSize-1] },
 	} {
 		bad := change(append([]byte(nil), b...))
-		_, _, err := ParseHeader(bad, 3, 1000)
+		_, _, _, err := ParseHeader(bad, 3, 1000)
 		var damaged *FrameError
 		if !errors.As(err, &damaged) || damaged.Peer != 3 {
 			t.Errorf("%s: %v", name, err)
@@ -56,7 +61,7 @@ func FuzzFrameHeader(f *testing.F) {
 		f.Add(s, MaxFrame)
 	}
 	f.Fuzz(func(t *testing.T, b []byte, limit int) {
-		tag, n, err := ParseHeader(b, 1, limit)
+		tag, n, direct, err := ParseHeader(b, 1, limit)
 		if err != nil {
 			var damaged *FrameError
 			if !errors.As(err, &damaged) {
@@ -64,11 +69,13 @@ func FuzzFrameHeader(f *testing.F) {
 			}
 			return
 		}
-		if n < 0 || n > limit || n > MaxFrame {
+		if n < 0 || n > limit && !direct || n > MaxFrame {
 			t.Fatalf("%d bytes with a limit of %d", n, limit)
 		}
 		again := make([]byte, HeaderSize)
-		PutHeader(again, tag, n)
+		if PutHeader(again, tag, n); direct {
+			PutDirectHeader(again, tag, n)
+		}
 		if string(again) != string(b[:HeaderSize]) {
 			t.Fatalf("%x is written back as %x", b[:HeaderSize], again)
 		}

@@ -80,7 +80,7 @@ def test_workers_are_bound(tmp_path: Path) -> None:
 class Quick(Worker):
     """Rank 0 has ended before anybody looks, the others run until they are stopped."""
 
-    def start(self, output: Outputs) -> None:
+    async def start(self, output: Outputs) -> None:
         self.tasks = [asyncio.create_task(asyncio.sleep(0))]
 
     def poll(self) -> None:
@@ -89,9 +89,6 @@ class Quick(Worker):
 
     def signal(self, number: int) -> None:
         self.ended(-number)
-
-    async def close(self) -> None:
-        pass
 
 
 def test_a_worker_that_ends_before_the_last_has_started() -> None:

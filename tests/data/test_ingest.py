@@ -149,7 +149,7 @@ def test_labels_splits_and_features(tmp_path: Path, suffix: str) -> None:
         group=["red", None, "blue", "red", "-"],
         number=[3, 0, None, -1, 2],
         price=[1.5, None, 3, 4, 5],
-        part=["train", "Valid", "test", None, "val"],
+        part=["train", "Valid", "test", None, " dev"],
     )
 
     def labels(name: str, **more: str) -> sar.data.graph_directory.GraphDirectory:

@@ -72,7 +72,7 @@ def test_every_row_falls_to_one_worker(rows: int, row_bytes: int, world: int) ->
     plan = npy.layout(rows, row_bytes, world)
     parts = [plan.part(rank, turn) for rank in range(world) for turn in range(plan.rounds)]
     assert [row for begin, end in parts for row in range(begin, end)] == list(range(rows))
-    assert all((npy.BEGIN + rank * plan.slab * row_bytes) % npy.BEGIN == 0 for rank in range(world))
+    assert all((npy.NPY_BEGIN + rank * plan.slab * row_bytes) % npy.NPY_BEGIN == 0 for rank in range(world))
     assert max(end - begin for begin, end in parts) * row_bytes * world <= max(npy.ROUND_BYTES, row_bytes * world)
 
 

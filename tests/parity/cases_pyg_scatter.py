@@ -112,6 +112,35 @@ def refused(part: dict[str, Any]) -> dict[str, str]:
     return said
 
 
+def softmaxes(index: Any, x: np.ndarray) -> dict[str, list[np.ndarray]]:
+    """Softmaxes that are spelled out, step by step, and what is written into the logits in between."""
+    from torch_geometric.utils import scatter
+
+    found: dict[str, list[np.ndarray]] = {}
+    row, col = index
+    for name in ("as it is", "in blocks", "twice", "logits changed"):
+        rows = torch.from_numpy(x).requires_grad_()
+        logits = rows[row] * rows[col] if name != "in blocks" else (rows[row] * rows[col]).flip(-1)
+        most = scatter(logits.detach(), col, 0, len(x), "max")
+        shifted = logits - most[col]
+        if name == "logits changed":
+            logits.mul_(2)
+        power = shifted.exp()
+        total = scatter(power, col, 0, len(x), "sum") + 1e-16
+        weight = power / total[col]
+        assert type(weight) is torch.Tensor or weight.computation.op == "softmax"  # type: ignore[attr-defined]
+        weight = weight * (power / total[col]) if name == "twice" else weight
+        out = scatter(weight * rows[row] + logits, col, 0, len(x), "sum")
+        (out * torch.arange(1.0, 1 + out.shape[1])).sum().backward()
+        assert rows.grad is not None
+        found[name] = numpy([out, rows.grad])
+    return found
+
+
+def softmaxes_on_worker(part: dict[str, Any], x: np.ndarray) -> dict[str, list[np.ndarray]]:
+    return softmaxes(graph_index(part), x)
+
+
 WIDTH, GRAPHS = 4, 5
 FEW = (0.0, -1.0, 2.0, math.inf, -math.inf, math.nan)
 SHARES = (0.3, 0.3, 0.334, 0.03, 0.03, 0.006)
@@ -121,6 +150,7 @@ MESSAGES: dict[str, Callable[[Any, Any, Any], torch.Tensor]] = {
     "sources": lambda j, i, e: j,
     "both ends": lambda j, i, e: j + i,
     "edges": lambda j, i, e: e,
+    "edges at sources": lambda j, i, e: e,
     "weighted": lambda j, i, e: j * e,
     "in blocks": lambda j, i, e: j.flip(-1),
     "values": lambda j, i, e: (j.flip(-1) + 0).data + e,
@@ -147,6 +177,8 @@ def of_messages(edge_index: Any, message: str, op: str, columns: dict[str, np.nd
         row, col = edge_index
         if message == "edges":
             return scatter(e, col, 0, len(x), op)
+        if message == "edges at sources":
+            return scatter(e, row, 0, len(x), op)
         return scatter(MESSAGES[message](x[row], x[col], e), col, 0, len(x), op)
 
     out = reduced()

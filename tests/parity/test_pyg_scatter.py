@@ -40,6 +40,16 @@ def test_one_of_several(two: Workers) -> None:
         assert all("which one is not defined" in text and "index_add_" in text for text in said.values())
 
 
+def test_softmax_by_steps(few: Workers) -> None:
+    graph = of(few)
+    x = np.random.default_rng(54).standard_normal((graph.num_nodes, 3))
+    truth = cases.softmaxes(torch.from_numpy(np.stack([graph.src, graph.dst])), x)
+    for rank, found in enumerate(few.run(cases.softmaxes_on_worker, graph.shares(x=x))):
+        for name, results in truth.items():
+            for value, expected in zip(found[name], results):
+                same(value, expected[graph.rows(rank)], False, f"{name}, rank {rank}")
+
+
 DTYPES = ["float32", "float64"]
 
 

@@ -151,32 +151,25 @@ func (l *layout) partition(nodes, edges int64, typed bool) graphPlaces {
 	l.put([]byte{0, 0})
 	l.u64(1, uint64(nodes))
 
-	columns := func(n uint64) uint64 {
-		if typed {
-			n++
+	type column struct {
+		at   *int64
+		name string
+		of   dtypes.Type
+	}
+	frame := func(rows int64, columns ...column) {
+		if !typed { // the last one tells types
+			columns = columns[:len(columns)-1]
 		}
-		return n
+		l.u64(1, uint64(len(columns)))
+		for _, c := range columns {
+			l.str(c.name)
+			*c.at = l.ndarray(c.of, rows)
+		}
 	}
-	l.u64(1, columns(3))
-	l.str("_ID")
-	at.nodeID = l.ndarray(dtypes.Int64, nodes)
-	l.str("inner_node")
-	at.innerNode = l.ndarray(dtypes.Uint8, nodes)
-	l.str("part_id")
-	at.partID = l.ndarray(dtypes.Int64, nodes)
-	if typed {
-		l.str("_TYPE")
-		at.nodeType = l.ndarray(dtypes.Int16, nodes)
-	}
-	l.u64(1, columns(2))
-	l.str("_ID")
-	at.edgeID = l.ndarray(dtypes.Int64, edges)
-	l.str("inner_edge")
-	at.innerEdge = l.ndarray(dtypes.Uint8, edges)
-	if typed {
-		l.str("_TYPE")
-		at.edgeType = l.ndarray(dtypes.Int32, edges)
-	}
+	frame(nodes, column{&at.nodeID, "_ID", dtypes.Int64}, column{&at.innerNode, "inner_node", dtypes.Uint8},
+		column{&at.partID, "part_id", dtypes.Int64}, column{&at.nodeType, "_TYPE", dtypes.Int16})
+	frame(edges, column{&at.edgeID, "_ID", dtypes.Int64}, column{&at.innerEdge, "inner_edge", dtypes.Uint8},
+		column{&at.edgeType, "_TYPE", dtypes.Int32})
 	l.u64(1)
 	l.str(graph.OnlyEdgeType.Src)
 	l.u64(1)

@@ -11,61 +11,40 @@ import (
 // matrix; edge numbers are nil where slot k is edge k.
 func (p *Part) slots(yield func(first int64, src, dst, eid []int64) error) error {
 	m := &p.m
-	room := min(disk.Batch, m.edges)
-	src, dst := make([]int64, room), make([]int64, room)
+	rows := disk.RowWalker{Ptr: &m.ptr, Rows: m.ptr.Len - 1, Edges: m.edges}
+	sources, destinations := rows.Fill, m.col.Ints
+	switch m.format {
+	case fmtCOO:
+		sources = m.row.Ints
+	case fmtCSC:
+		sources, destinations = m.col.Ints, rows.Fill
+	}
 	var eid []int64
 	if m.ids != nil {
-		eid = make([]int64, room)
+		eid = make([]int64, min(disk.Batch, m.edges))
 	}
-	var rows disk.RowWalker
-	if m.format != fmtCOO {
-		rows = disk.RowWalker{Ptr: &m.ptr, Rows: m.ptr.Len - 1, Edges: m.edges}
-	}
-	for at := int64(0); at < m.edges; at += disk.Batch {
-		n := int(min(disk.Batch, m.edges-at))
-		s, d := src[:n], dst[:n]
-		var err error
-		switch m.format {
-		case fmtCOO:
-			if err = m.row.Ints(at, s); err == nil {
-				err = m.col.Ints(at, d)
-			}
-		case fmtCSR:
-			if err = rows.Fill(at, s); err == nil {
-				err = m.col.Ints(at, d)
-			}
-		case fmtCSC:
-			if err = rows.Fill(at, d); err == nil {
-				err = m.col.Ints(at, s)
-			}
-		}
-		if err != nil {
-			return err
-		}
-		for i := range s {
-			if uint64(s[i]) >= uint64(p.nodes) || uint64(d[i]) >= uint64(p.nodes) {
+	return disk.Pairs(m.edges, sources, destinations, func(at int64, src, dst []int64) error {
+		for i, u := range src {
+			if uint64(u) >= uint64(p.nodes) || uint64(dst[i]) >= uint64(p.nodes) {
 				return p.f.Bad(m.col.Offset+(at+int64(i))*int64(m.col.DType.Size()),
-					fmt.Sprintf("an edge between nodes 0 to %d", p.nodes-1), "%d -> %d", s[i], d[i])
+					fmt.Sprintf("an edge between nodes 0 to %d", p.nodes-1), "%d -> %d", u, dst[i])
 			}
 		}
-		var e []int64
-		if eid != nil {
-			e = eid[:n]
-			if err := m.ids.Ints(at, e); err != nil {
-				return err
-			}
-			for i, v := range e {
-				if uint64(v) >= uint64(m.edges) {
-					return p.f.Bad(m.ids.Offset+(at+int64(i))*int64(m.ids.DType.Size()),
-						fmt.Sprintf("an edge number from 0 to %d", m.edges-1), "%d", v)
-				}
-			}
+		if eid == nil {
+			return yield(at, src, dst, nil)
 		}
-		if err := yield(at, s, d, e); err != nil {
+		e := eid[:len(src)]
+		if err := m.ids.Ints(at, e); err != nil {
 			return err
 		}
-	}
-	return nil
+		for i, v := range e {
+			if uint64(v) >= uint64(m.edges) {
+				return p.f.Bad(m.ids.Offset+(at+int64(i))*int64(m.ids.DType.Size()),
+					fmt.Sprintf("an edge number from 0 to %d", m.edges-1), "%d", v)
+			}
+		}
+		return yield(at, src, dst, e)
+	})
 }
 
 // gather reads elements of a by number, through a view of the file.

@@ -26,7 +26,8 @@ type Array struct {
 	Derive func(first int64, dst []byte) error
 }
 
-func (a *Array) Bytes() int64 { return a.Len * int64(a.DType.Size()) }
+func (a *Array) Bytes() int64    { return a.Len * int64(a.DType.Size()) }
+func (a *Array) RowBytes() int64 { return TensorInfo{DType: a.DType, Shape: a.Shape}.RowBytes() }
 
 // Batch is how many elements streams carry at a time: large enough that a
 // system call is cheap, small enough to stay in cache.
@@ -113,7 +114,7 @@ func (a *Array) ReadAll(dst []byte) error {
 
 // ReadRows reads whole rows, from row first on, into dst.
 func (a *Array) ReadRows(first int64, dst []byte) error {
-	row := TensorInfo{DType: a.DType, Shape: a.Shape}.RowBytes()
+	row := a.RowBytes()
 	if first < 0 || (row > 0 && (int64(len(dst))%row != 0 || first > a.Shape[0]-int64(len(dst))/row)) ||
 		(row == 0 && len(dst) > 0) {
 		return argument.Errorf("%s has rows of %d bytes, %d of them: %d bytes from row %d on do not fit", a.Name, row,

@@ -2,6 +2,27 @@ package disk
 
 import "fmt"
 
+// Pairs yields count pairs of numbers, a batch at a time, that first and second read from a place on.
+func Pairs(count int64, first, second func(at int64, dst []int64) error,
+	yield func(at int64, a, b []int64) error) error {
+	room := min(Batch, count)
+	a, b := make([]int64, room), make([]int64, room)
+	for at := int64(0); at < count; at += Batch {
+		n := min(Batch, count-at)
+		err := first(at, a[:n])
+		if err == nil {
+			err = second(at, b[:n])
+		}
+		if err == nil {
+			err = yield(at, a[:n], b[:n])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // RowWalker gives the row of every slot of a compressed matrix, slot by slot.
 type RowWalker struct {
 	Ptr         *Array

@@ -60,7 +60,7 @@ type edgeTypeJSON struct {
 }
 
 func newDirectory(path string) *directory {
-	return &directory{Tables: Tables{Name: path}, Directory: npy.Directory{Description: path},
+	return &directory{Directory: npy.Directory{Description: path},
 		ids: map[string]string{}}
 }
 

@@ -23,12 +23,10 @@ func readSource(g Source) (edges [][2]int64, err error) {
 		}
 		return nil
 	})
-	for edge, list := range map[bool][]TypeRows{false: g.NodeTypes(), true: g.EdgeTypes()} {
-		for kind, of := range list {
-			for _, a := range of.Arrays {
-				if err == nil {
-					err = g.ReadRows(edge, kind, a.Name, 0, make([]byte, a.Bytes()))
-				}
+	for _, of := range slices.Concat(g.NodeTypes(), g.EdgeTypes()) {
+		for _, a := range of.Arrays {
+			if err == nil {
+				err = a.ReadRows(0, make([]byte, a.Bytes()))
 			}
 		}
 	}
@@ -49,13 +47,16 @@ func TestGraphDir(t *testing.T) {
 	if want := [][2]int64{{0, 4}, {2, 4}, {0, 0}, {1, 2}, {1, 2}, {2, 2}}; !slices.Equal(edges, want) {
 		t.Errorf("edges %v, expected %v", edges, want)
 	}
-	kinds := fmt.Sprint(g.NodeTypes(), g.EdgeTypes())
-	if want := "[{user 3 [{x float32 [3 2]}]} {item 2 []}] [{user:rates:item 2 [{stars uint8 [2]}]} " +
-		"{user:follows:user 4 []}]"; kinds != want {
+	var kinds string
+	for _, of := range slices.Concat(g.NodeTypes(), g.EdgeTypes()) {
+		kinds += fmt.Sprintf("%s %d %v %d %d\n", of.Name, of.Rows, of.Features(), of.Src, of.Dst)
+	}
+	if want := "user 3 [{x float32 [3 2]}] 0 0\nitem 2 [] 0 0\nuser:rates:item 2 [{stars uint8 [2]}] 0 1\n" +
+		"user:follows:user 4 [] 0 0\n"; kinds != want {
 		t.Errorf("%s, expected %s", kinds, want)
 	}
-	stars := make([]byte, 1)
-	if err := g.ReadRows(true, 0, "stars", 1, stars); err != nil || stars[0] != 5 {
+	stars, rated := make([]byte, 1), g.EdgeTypes()[0].Arrays["stars"]
+	if err := rated.ReadRows(1, stars); err != nil || stars[0] != 5 {
 		t.Errorf("%v %v", stars, err)
 	}
 }

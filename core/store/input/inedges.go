@@ -35,30 +35,16 @@ func (c *CSR) checkEnds() error {
 
 // EdgeRuns implements EdgeReader.
 func (c *CSR) EdgeRuns(numSrc, numDst int64, yield func(first int64, src, dst []int64) error) error {
-	count := c.source.Len
-	room := min(disk.Batch, count)
-	src, dst := make([]int64, room), make([]int64, room)
-	rows := disk.RowWalker{Ptr: &c.ptr, Rows: numDst, Edges: count}
-	for at := int64(0); at < count; at += disk.Batch {
-		n := int(min(disk.Batch, count-at))
-		s, d := src[:n], dst[:n]
-		if err := rows.Fill(at, d); err != nil {
-			return err
-		}
-		if err := c.source.Ints(at, s); err != nil {
-			return err
-		}
-		for i, u := range s {
+	rows := disk.RowWalker{Ptr: &c.ptr, Rows: numDst, Edges: c.source.Len}
+	return disk.Pairs(c.source.Len, c.source.Ints, rows.Fill, func(at int64, src, dst []int64) error {
+		for i, u := range src {
 			if uint64(u) >= uint64(numSrc) {
 				return c.source.File.Bad(c.source.Offset+(at+int64(i))*int64(c.source.DType.Size()),
 					fmt.Sprintf("the source of edge %d of %s among %d nodes", at+int64(i), c.relation, numSrc), "%d", u)
 			}
 		}
-		if err := yield(at, s, d); err != nil {
-			return err
-		}
-	}
-	return nil
+		return yield(at, src, dst)
+	})
 }
 
 // InEdges is the matrix of a graph directory of one node type and one relation, which is square. Loops

@@ -22,7 +22,7 @@ func AddSelfLoops(g Graph) (Graph, error) {
 		return nil, argument.Errorf("self loops are added to graphs of one type, and this one has several, or has " +
 			"them already")
 	}
-	if list := g.EdgeTypes()[0].Arrays; len(list) > 0 {
+	if list := g.EdgeTypes()[0].Features(); len(list) > 0 {
 		return nil, argument.Errorf("self loops would have no values of edge feature %q", list[0].Name)
 	}
 	has, err := bitset.New(g.NumNodes())
@@ -46,8 +46,8 @@ func AddSelfLoops(g Graph) (Graph, error) {
 
 func (l *withLoops) NumEdges() int64 { return l.Graph.NumEdges() + l.lacking }
 
-func (l *withLoops) EdgeTypes() []TypeRows {
-	return []TypeRows{{Name: l.Graph.EdgeTypes()[0].Name, Rows: l.NumEdges()}}
+func (l *withLoops) EdgeTypes() []Table {
+	return []Table{{Name: l.Graph.EdgeTypes()[0].Name, Rows: l.NumEdges()}}
 }
 
 // EdgesBatch implements Source.

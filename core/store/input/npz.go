@@ -41,7 +41,7 @@ func OpenNPZ(f *disk.File) (Graph, error) {
 		f.Close()
 		return nil, err
 	}
-	g := &npzGraph{z: z, Tables: Tables{Name: f.Name}}
+	g := &npzGraph{z: z}
 	for _, step := range []func() error{g.relations, g.countNodes, g.sortArrays} {
 		if err := step(); err != nil {
 			z.Close()
@@ -273,41 +273,35 @@ func (g *npzGraph) Close() error           { return g.z.Close() }
 // EdgeRuns implements EdgeReader.
 func (a edgeIndex) EdgeRuns(numSrc, numDst int64, yield func(first int64, src, dst []int64) error) error {
 	count := a.Shape[1]
-	size := int64(a.DType.Size())
-	room := min(disk.Batch, count)
-	src, dst := make([]int64, room), make([]int64, room)
-	var pairs []int64
-	if a.Fortran {
-		pairs = make([]int64, 2*room)
-	}
-	for at := int64(0); at < count; at += disk.Batch {
-		n := int(min(disk.Batch, count-at))
-		s, t := src[:n], dst[:n]
-		if a.Fortran {
-			if err := a.Ints(2*at, pairs[:2*n]); err != nil {
-				return err
+	sources := a.Ints
+	destinations := func(at int64, dst []int64) error { return a.Ints(count+at, dst) }
+	if a.Fortran { // the two ends of an edge beside each other
+		ends := make([]int64, 2*min(disk.Batch, count))
+		sources = func(at int64, src []int64) error {
+			err := a.Ints(2*at, ends[:2*len(src)])
+			for i := range src {
+				src[i] = ends[2*i]
 			}
-			for i := range s {
-				s[i], t[i] = pairs[2*i], pairs[2*i+1]
-			}
-		} else if err := a.Ints(at, s); err != nil {
-			return err
-		} else if err := a.Ints(count+at, t); err != nil {
 			return err
 		}
-		for i := range s {
-			if uint64(s[i]) >= uint64(numSrc) || uint64(t[i]) >= uint64(numDst) {
+		destinations = func(_ int64, dst []int64) error {
+			for i := range dst {
+				dst[i] = ends[2*i+1]
+			}
+			return nil
+		}
+	}
+	return disk.Pairs(count, sources, destinations, func(at int64, src, dst []int64) error {
+		for i, u := range src {
+			if v := dst[i]; uint64(u) >= uint64(numSrc) || uint64(v) >= uint64(numDst) {
 				between := fmt.Sprintf("two of the %d nodes", numSrc)
 				if numSrc != numDst {
 					between = fmt.Sprintf("one of %d nodes and one of %d", numSrc, numDst)
 				}
-				return a.File.Bad(a.Offset+(at+int64(i))*size, fmt.Sprintf("edge %d between %s", at+int64(i), between), "%d -> %d",
-					s[i], t[i])
+				return a.File.Bad(a.Offset+(at+int64(i))*int64(a.DType.Size()),
+					fmt.Sprintf("edge %d between %s", at+int64(i), between), "%d -> %d", u, v)
 			}
 		}
-		if err := yield(at, s, t); err != nil {
-			return err
-		}
-	}
-	return nil
+		return yield(at, src, dst)
+	})
 }

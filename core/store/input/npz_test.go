@@ -53,7 +53,8 @@ func TestNPZSums(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = d.ReadRows(false, 0, "features", 0, make([]byte, 4))
+			features := d.NodeTypes()[0].Arrays["features"]
+			err = features.ReadRows(0, make([]byte, 4))
 			d.Close()
 			var damage *disk.FormatError
 			if right := sum == crc32.ChecksumIEEE(x); right != (err == nil) ||
@@ -74,12 +75,10 @@ func readNPZ(b []byte) error {
 	if err := d.EdgesBatch(func(int64, []int64, []int64) error { return nil }); err != nil {
 		return err
 	}
-	for edge, types := range map[bool][]TypeRows{false: d.NodeTypes(), true: d.EdgeTypes()} {
-		for kind, of := range types {
-			for _, a := range of.Arrays {
-				if err := d.ReadRows(edge, kind, a.Name, 0, make([]byte, a.Bytes())); err != nil {
-					return err
-				}
+	for _, of := range slices.Concat(d.NodeTypes(), d.EdgeTypes()) {
+		for _, a := range of.Arrays {
+			if err := a.ReadRows(0, make([]byte, a.Bytes())); err != nil {
+				return err
 			}
 		}
 	}
@@ -146,13 +145,16 @@ func datasetEdges(t *testing.T, d Graph) (src, dst []int64) {
 	return src, dst
 }
 
-// arraysOf are the features of a graph of one type.
-func arraysOf(g Source, edge bool) []disk.TensorInfo {
+// only is the only node type, or relation, of a graph.
+func only(g Source, edge bool) *Table {
 	if edge {
-		return g.EdgeTypes()[0].Arrays
+		return &g.EdgeTypes()[0]
 	}
-	return g.NodeTypes()[0].Arrays
+	return &g.NodeTypes()[0]
 }
+
+// arraysOf are the features of a graph of one type.
+func arraysOf(g Source, edge bool) []disk.TensorInfo { return only(g, edge).Features() }
 
 func rows(t *testing.T, d Graph, edge bool, name string) []byte {
 	t.Helper()
@@ -164,10 +166,11 @@ func rows(t *testing.T, d Graph, edge bool, name string) []byte {
 		b := make([]byte, info.Bytes())
 		// In two reads, so that a start other than row 0 is seen.
 		cut := info.Shape[0] / 3 * info.RowBytes()
-		if err := d.ReadRows(edge, 0, name, 0, b[:cut]); err != nil {
+		a := only(d, edge).Arrays[name]
+		if err := a.ReadRows(0, b[:cut]); err != nil {
 			t.Fatal(err)
 		}
-		if err := d.ReadRows(edge, 0, name, info.Shape[0]/3, b[cut:]); err != nil {
+		if err := a.ReadRows(info.Shape[0]/3, b[cut:]); err != nil {
 			t.Fatal(err)
 		}
 		return b
@@ -320,7 +323,8 @@ func TestLargeMember(t *testing.T) {
 	}
 	if d, err := Open(path); err == nil {
 		defer d.Close()
-		err = d.ReadRows(false, 0, "features", 0, make([]byte, 4*n))
+		features := d.NodeTypes()[0].Arrays["features"]
+		err = features.ReadRows(0, make([]byte, 4*n))
 		var fe *disk.FormatError
 		if !errors.As(err, &fe) {
 			t.Errorf("a broken member: %v", err)
@@ -360,7 +364,7 @@ func TestOrderOfTypes(t *testing.T) {
 		t.Fatal(err)
 	}
 	var names []string
-	for _, of := range append(g.NodeTypes(), g.EdgeTypes()...) {
+	for _, of := range slices.Concat(g.NodeTypes(), g.EdgeTypes()) {
 		names = append(names, of.Name)
 	}
 	want := []string{"paper", "venue", "author", "venue:has:paper", "paper:in:venue", "author:writes:paper"}

@@ -2,6 +2,7 @@ package input
 
 import (
 	"encoding/binary"
+	"maps"
 	"math"
 	"slices"
 
@@ -25,37 +26,26 @@ func Rounded(src Source, dtype string) (Source, error) {
 	return nil, argument.Errorf("features are rounded to bfloat16, not to %q", dtype)
 }
 
-func rounds(t disk.TensorInfo) bool {
-	return len(t.Shape) > 1 && (t.DType == dtypes.Float32 || t.DType == dtypes.Float64)
-}
-
 // NodeTypes implements Source.
-func (r rounded) NodeTypes() []TypeRows {
+func (r rounded) NodeTypes() []Table {
 	types := slices.Clone(r.Source.NodeTypes())
 	for i := range types {
-		types[i].Arrays = slices.Clone(types[i].Arrays)
-		for k, t := range types[i].Arrays {
-			if rounds(t) {
-				types[i].Arrays[k].DType = dtypes.BFloat16
+		types[i].Arrays = maps.Clone(types[i].Arrays)
+		for name, a := range types[i].Arrays {
+			if len(a.Shape) > 1 && (a.DType == dtypes.Float32 || a.DType == dtypes.Float64) {
+				types[i].Arrays[name] = disk.Array{Name: a.Name, DType: dtypes.BFloat16, Shape: a.Shape, Len: a.Len,
+					Derive: func(first int64, dst []byte) error { return round(&a, first, dst) }}
 			}
 		}
 	}
 	return types
 }
 
-// ReadRows implements Source.
-func (r rounded) ReadRows(edge bool, kind int, name string, first int64, dst []byte) error {
-	if edge {
-		return r.Source.ReadRows(edge, kind, name, first, dst)
-	}
-	arrays := r.Source.NodeTypes()[kind].Arrays
-	at := slices.IndexFunc(arrays, func(t disk.TensorInfo) bool { return t.Name == name })
-	if at < 0 || !rounds(arrays[at]) {
-		return r.Source.ReadRows(edge, kind, name, first, dst)
-	}
-	size := arrays[at].DType.Size()
+// round fills dst with the rows of an array from row first on, as bfloat16.
+func round(a *disk.Array, first int64, dst []byte) error {
+	size := a.DType.Size()
 	whole := make([]byte, len(dst)/dtypes.BFloat16.Size()*size)
-	if err := r.Source.ReadRows(edge, kind, name, first, whole); err != nil {
+	if err := a.ReadRows(first, whole); err != nil {
 		return err
 	}
 	for i := range len(whole) / size {

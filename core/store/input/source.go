@@ -4,7 +4,6 @@ package input
 
 import (
 	"os"
-	"slices"
 
 	"sar/core/store/disk"
 )
@@ -36,26 +35,36 @@ func Open(path string) (Graph, error) {
 // OrigID is the feature that holds original ids beside DGL's.
 const OrigID = "orig_id"
 
-// TypeRows is one node type, or one relation under the name
-// source:relation:destination: how many nodes or edges it has, and their features.
-type TypeRows struct {
-	Name   string            `json:"name"`
-	Rows   int64             `json:"rows"`
-	Arrays []disk.TensorInfo `json:"-"`
+// Table is a node type, or a relation under the name source:relation:destination: how many nodes
+// or edges it has, and their features. Runs and the ends are of relations.
+type Table struct {
+	Name     string                `json:"name"`
+	Rows     int64                 `json:"rows"`
+	Arrays   map[string]disk.Array `json:"-"`
+	Runs     EdgeReader            `json:"-"`
+	Src, Dst int                   `json:"-"` // node types
+}
+
+// Features lists the features, by name.
+func (t *Table) Features() []disk.TensorInfo { return disk.Infos(t.Arrays) }
+
+// KeepsIDs tells whether original ids are among the features, so that there are no others.
+func (t *Table) KeepsIDs() bool {
+	_, kept := t.Arrays[OrigID]
+	return kept
+}
+
+// EdgeReader gives the edges of one relation in runs, the same ones each time. Ends that
+// are no nodes, of so many, are a *FormatError.
+type EdgeReader interface {
+	EdgeRuns(numSrc, numDst int64, yield func(first int64, src, dst []int64) error) error
 }
 
 // Source is a graph of any types to be partitioned. Nodes are numbered
 // over all types, one type after the other, and so are edges.
 type Source interface {
-	NodeTypes() []TypeRows
-	EdgeTypes() []TypeRows
+	NodeTypes() []Table
+	EdgeTypes() []Table
 	// EdgesBatch yields runs of edges in order, the same each time.
 	EdgesBatch(yield func(first int64, src, dst []int64) error) error
-	// ReadRows reads rows of a feature of one type, from the type's row first on, into dst.
-	ReadRows(edge bool, kind int, name string, first int64, dst []byte) error
-}
-
-// KeepsIDs tells whether original ids are among the features, so that there are no others.
-func (t *TypeRows) KeepsIDs() bool {
-	return slices.ContainsFunc(t.Arrays, func(a disk.TensorInfo) bool { return a.Name == OrigID })
 }

@@ -11,11 +11,47 @@ import (
 	"sar/core/store/npy"
 )
 
-// spread makes an array in each part, of as many rows like those of array as the part has of type t, and has fill
-// append them. made is told of each array.
-func (s *writer) spread(k *kinds, t int, array disk.TensorInfo, made func(p int, a npy.Output), name string,
-	fill func(out []*disk.Appender) error) error {
-	files := make([]*os.File, s.to.Parts)
+// rows are those of a node type or a relation, for each of which something is written.
+type rows struct {
+	*writer
+	kinds *kinds
+	kind  int
+	dir   string                                  // of the arrays, in that of each part
+	list  func(p int) *disk.Object[npy.Described] // of the arrays, in the description of part p
+	// runs calls do with the parts of runs of rows, the first of which is row first of the type.
+	runs func(do func(first int64, to []int32) error) error
+}
+
+// nodeRows are those of a node type.
+func (s *writer) nodeRows(t int, dir string, list func(p int) *disk.Object[npy.Described]) *rows {
+	return &rows{s, &s.node, t, dir, list, func(do func(first int64, to []int32) error) error {
+		return do(0, s.to.Assignment[s.node.first[t]:s.node.first[t+1]])
+	}}
+}
+
+// edgeRows are those of a relation, which fall to the parts of their destinations.
+func (s *writer) edgeRows(relation int, dir string, list func(p int) *disk.Object[npy.Described]) *rows {
+	return &rows{s, &s.edge, relation, dir, list, func(do func(first int64, to []int32) error) error {
+		to := make([]int32, 0, disk.Batch)
+		return s.src.EdgesBatch(func(first int64, _, dst []int64) error {
+			return s.edge.runs(first, int64(len(dst)), func(r int, lo, hi int64) error {
+				if r != relation {
+					return nil
+				}
+				to = to[:0]
+				for _, d := range dst[lo:hi] {
+					to = append(to, s.to.Assignment[d])
+				}
+				return do(first+lo-s.edge.first[r], to)
+			})
+		})
+	}}
+}
+
+// spread makes an array in each part, of rows like those of array, and has fill append each run of rows to them.
+func (w *rows) spread(array disk.TensorInfo, file string,
+	fill func(first int64, to []int32, out []*disk.Appender) error) error {
+	files := make([]*os.File, w.to.Parts)
 	defer func() {
 		for _, f := range files {
 			_ = f.Close() // what was not written shows in the checksums' reading
@@ -23,124 +59,64 @@ func (s *writer) spread(k *kinds, t int, array disk.TensorInfo, made func(p int,
 	}()
 	out := make([]*disk.Appender, len(files))
 	for p := range files {
-		rows := k.count[p][t]
-		a, err := npy.Create(s.partDir(p), name, array.DType, append([]int64{rows}, array.Shape[1:]...))
+		n := w.kinds.count[p][w.kind]
+		a, err := npy.Create(w.partDir(p), w.dir+"/"+file+".npy", array.DType, append([]int64{n}, array.Shape[1:]...))
 		if err == nil {
 			files[p], err = os.OpenFile(a.Path, os.O_RDWR, 0)
 		}
 		if err != nil {
 			return err
 		}
-		made(p, a)
+		w.list(p).Set(array.Name, a.Described)
 		// the buffers take 32 MiB in all, as far as that goes
-		out[p] = disk.NewAppender(files[p], a.Offset, array.RowBytes()*rows, min(max(32<<20/s.to.Parts, 4<<10), 1<<20))
+		out[p] = disk.NewAppender(files[p], a.Offset, array.RowBytes()*n, min(max(32<<20/w.to.Parts, 4<<10), 1<<20))
 	}
-	if err := fill(out); err != nil {
+	if err := w.runs(func(first int64, to []int32) error { return fill(first, to, out) }); err != nil {
 		return err
 	}
 	return disk.FinishAll(out)
 }
 
-// writeNodeFeatures writes node features, and original ids.
-func (s *writer) writeNodeFeatures() error {
-	dirs := map[string]bool{}
-	for t, of := range s.node.list {
-		dir, names := "nodes/"+fileName(of.Name, t, dirs), map[string]bool{input.OrigID: true}
-		for p := range s.parts {
-			s.parts[p].NodeTypes.Set(of.Name, partNodesJSON{Rows: s.node.count[p][t]})
+// features writes the features of a type and, unless they are kept otherwise, the original ids.
+func (w *rows) features(idsKept bool) error {
+	used := map[string]bool{input.OrigID: true}
+	for k, t := range w.kinds.list[w.kind].Features() {
+		if t.Name == input.OrigID {
+			delete(used, input.OrigID)
 		}
-		made := func(feature string) func(int, npy.Output) {
-			return func(p int, a npy.Output) { s.parts[p].NodeTypes[t].Value.Features.Set(feature, a.Described) }
-		}
-		assign := s.to.Assignment[s.node.first[t]:s.node.first[t+1]]
-		for k, a := range of.Arrays {
-			if a.Name == input.OrigID {
-				delete(names, input.OrigID)
-			}
-			name := dir + "/" + fileName(a.Name, k, names) + ".npy"
-			err := s.spread(&s.node, t, a, made(a.Name), name, func(out []*disk.Appender) error {
-				return s.scatterRows(false, t, a, 0, assign, out)
-			})
-			if err == nil {
-				err = s.progress(of.Rows)
-			}
-			if err != nil {
+		err := w.spread(t, fileName(t.Name, k, used), func(first int64, to []int32, out []*disk.Appender) error {
+			if err := w.progress(int64(len(to))); err != nil {
 				return err
 			}
-		}
-		if of.KeepsIDs() {
-			continue
-		}
-		err := s.spread(&s.node, t, disk.TensorInfo{DType: dtypes.Int64, Shape: []int64{0}}, made(input.OrigID),
-			dir+"/"+input.OrigID+".npy", func(out []*disk.Appender) error {
-				for i, p := range assign {
-					out[p].Int64(int64(i))
-				}
-				return nil
-			})
+			return w.scatter(t, first, to, out)
+		})
 		if err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-// writeEdgeRows writes edge features, and original ids where they do not follow from the
-// destinations.
-func (s *writer) writeEdgeRows() error {
-	for i, of := range s.edge.list {
-		dir, names := "edges"+s.rels[i].dir[len("relations"):], map[string]bool{}
-		made := func(feature string) func(int, npy.Output) {
-			return func(p int, a npy.Output) { s.relation(p, i).Features.Set(feature, a.Described) }
-		}
-		for k, t := range of.Arrays {
-			name := dir + "/" + fileName(t.Name, k, names) + ".npy"
-			err := s.spread(&s.edge, i, t, made(t.Name), name, func(out []*disk.Appender) error {
-				return s.appendEdgeRows(i, t, out)
-			})
-			if err != nil {
-				return err
-			}
-		}
-		if of.KeepsIDs() {
-			continue
-		}
-		if s.rels[i].sorted {
-			if err := s.writeEdgeStarts(i); err != nil {
-				return err
-			}
-			continue
-		}
-		name := dir + "/" + fileName(input.OrigID, 0, names) + ".npy"
-		ids := disk.TensorInfo{DType: dtypes.Int64, Shape: []int64{0}}
-		err := s.spread(&s.edge, i, ids, made(input.OrigID), name,
-			func(out []*disk.Appender) error {
-				return s.eachDst(i, func(first int64, dst []int64) error {
-					for k, d := range dst {
-						out[s.to.Assignment[d]].Int64(first + int64(k))
-					}
-					return nil
-				})
-			})
-		if err != nil {
-			return err
-		}
+	if idsKept {
+		return nil
 	}
-	return nil
+	ids := disk.TensorInfo{Name: input.OrigID, DType: dtypes.Int64, Shape: []int64{0}}
+	return w.spread(ids, input.OrigID, func(first int64, to []int32, out []*disk.Appender) error {
+		for i, p := range to {
+			out[p].Int64(first + int64(i))
+		}
+		return nil
+	})
 }
 
-// scatterRows reads len(to) rows of a type from its row first on and appends
-// row i to out[to[i]].
-func (s *writer) scatterRows(edge bool, kind int, t disk.TensorInfo, first int64, to []int32,
-	out []*disk.Appender) error {
+// scatter reads len(to) rows of a feature from row first on and appends row i to out[to[i]].
+func (w *rows) scatter(t disk.TensorInfo, first int64, to []int32, out []*disk.Appender) error {
 	row := t.RowBytes()
 	if row == 0 {
 		return nil
 	}
 	buf := make([]byte, row*max(1, min(int64(len(to)), (4<<20)/row)))
+	a := w.kinds.list[w.kind].Arrays[t.Name]
 	for at := 0; at < len(to); {
 		n := min(int64(len(to)-at), int64(len(buf))/row)
-		if err := s.src.ReadRows(edge, kind, t.Name, first+int64(at), buf[:n*row]); err != nil {
+		if err := a.ReadRows(first+int64(at), buf[:n*row]); err != nil {
 			return err
 		}
 		for i := range n {
@@ -151,31 +127,38 @@ func (s *writer) scatterRows(edge bool, kind int, t disk.TensorInfo, first int64
 	return nil
 }
 
-// appendEdgeRows appends the rows of an edge feature to the parts of the destinations.
-func (s *writer) appendEdgeRows(relation int, t disk.TensorInfo, out []*disk.Appender) error {
-	to := make([]int32, 0, disk.Batch)
-	return s.eachDst(relation, func(first int64, dst []int64) error {
-		to = to[:0]
-		for _, d := range dst {
-			to = append(to, s.to.Assignment[d])
+// writeNodeFeatures writes node features, and original ids.
+func (s *writer) writeNodeFeatures() error {
+	used := map[string]bool{}
+	for t, of := range s.node.list {
+		for p := range s.parts {
+			s.parts[p].NodeTypes.Set(of.Name, partNodesJSON{Rows: s.node.count[p][t]})
 		}
-		if err := s.progress(int64(len(dst))); err != nil {
+		w := s.nodeRows(t, "nodes/"+fileName(of.Name, t, used),
+			func(p int) *disk.Object[npy.Described] { return &s.parts[p].NodeTypes[t].Value.Features })
+		if err := w.features(of.KeepsIDs()); err != nil {
 			return err
 		}
-		return s.scatterRows(true, relation, t, first, to, out)
-	})
+	}
+	return nil
 }
 
-// eachDst calls do with runs of the destinations of the edges of a relation, the first of which is edge first of it.
-func (s *writer) eachDst(relation int, do func(first int64, dst []int64) error) error {
-	return s.src.EdgesBatch(func(first int64, _, dst []int64) error {
-		return s.edge.runs(first, int64(len(dst)), func(r int, lo, hi int64) error {
-			if r != relation {
-				return nil
-			}
-			return do(first+lo-s.edge.first[r], dst[lo:hi])
-		})
-	})
+// writeEdgeRows writes edge features, and original ids where they do not follow from the
+// destinations.
+func (s *writer) writeEdgeRows() error {
+	for i, of := range s.edge.list {
+		kept, sorted := of.KeepsIDs(), s.rels[i].sorted
+		w := s.edgeRows(i, "edges"+s.rels[i].dir[len("relations"):],
+			func(p int) *disk.Object[npy.Described] { return &s.relation(p, i).Features })
+		err := w.features(kept || sorted)
+		if err == nil && sorted && !kept {
+			err = s.writeEdgeStarts(i)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // newArray makes an array of a relation.

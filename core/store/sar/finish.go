@@ -272,21 +272,19 @@ func (s *writer) writeOrder(p, i int, ptr []int32) error {
 // sorted.
 func (s *writer) writeEdgeStarts(i int) error {
 	r := s.rels[i]
-	dtype := dtypes.Int32
+	starts := disk.TensorInfo{Name: edgeStartArray, DType: dtypes.Int32, Shape: []int64{0}}
 	if s.edge.list[i].Rows > math.MaxInt32 {
-		dtype = dtypes.Int64
+		starts.DType = dtypes.Int64
 	}
-	made := func(p int, a npy.Output) { s.relation(p, i).Arrays.Set(edgeStartArray, a.Described) }
-	name := r.dir + "/" + edgeStartArray + ".npy"
-	return s.spread(&s.node, r.dst, disk.TensorInfo{DType: dtype, Shape: []int64{0}}, made, name,
-		func(out []*disk.Appender) error {
-			var start int64
-			first := s.node.first[r.dst]
-			for k, p := range s.to.Assignment[first:s.node.first[r.dst+1]] {
-				b := view.Bytes([]int64{start})
-				out[p].Write(b[:dtype.Size()])
-				start += int64(r.slots.Data[s.id.Data[first+int64(k)]])
-			}
-			return nil
-		})
+	w := s.nodeRows(r.dst, r.dir, func(p int) *disk.Object[npy.Described] { return &s.relation(p, i).Arrays })
+	return w.spread(starts, edgeStartArray, func(_ int64, to []int32, out []*disk.Appender) error {
+		var start int64
+		first := s.node.first[r.dst]
+		for k, p := range to {
+			b := view.Bytes([]int64{start})
+			out[p].Write(b[:starts.DType.Size()])
+			start += int64(r.slots.Data[s.id.Data[first+int64(k)]])
+		}
+		return nil
+	})
 }

@@ -10,12 +10,12 @@ import (
 // kinds are the node types, or the relations, of a graph that is written, and
 // how their rows fall to partitions.
 type kinds struct {
-	list  []input.TypeRows
+	list  []input.Table
 	first []int64   // [types + 1] first original id of each
 	count [][]int64 // [partition][type]
 }
 
-func newKinds(list []input.TypeRows, parts int) kinds {
+func newKinds(list []input.Table, parts int) kinds {
 	k := kinds{list: list, first: make([]int64, len(list)+1), count: make([][]int64, parts)}
 	for t, of := range list {
 		k.first[t+1] = k.first[t] + of.Rows

@@ -1,7 +1,6 @@
 package sar
 
 import (
-	"sar/core/graph"
 	"sar/core/mem"
 	"sar/core/store/input"
 )
@@ -10,28 +9,12 @@ import (
 // that edges get. A variable for tests.
 var FixedMemory int64 = 64 << 20
 
-// endsOf are the numbers of sources and of destinations of a relation.
-func endsOf(src input.Source, relation input.TypeRows) (from, to int64) {
-	t, err := graph.ParseEdgeType(relation.Name)
-	if err != nil {
-		return 0, 0 // writing it says what is wrong
-	}
-	for _, n := range src.NodeTypes() {
-		if n.Name == t.Src {
-			from = n.Rows
-		}
-		if n.Name == t.Dst {
-			to = n.Rows
-		}
-	}
-	return from, to
-}
-
 // LeastMemory is what Write takes at least, for parts of equal sizes.
 func LeastMemory(src input.Source, parts int) int64 {
 	var largest int64
+	nodes := src.NodeTypes()
 	for _, r := range src.EdgeTypes() {
-		from, to := endsOf(src, r)
+		from, to := nodes[r.Src].Rows, nodes[r.Dst].Rows
 		share := func(rows int64) int64 { return (rows + int64(parts) - 1) / int64(parts) }
 		largest = max(largest, partMemory(share(to), min(from, share(from)+share(r.Rows))))
 	}
@@ -49,17 +32,15 @@ func CheckMemory(src input.Source, parts int, memory int64) error {
 // nodeMemory is what writing in SAR's format takes for the nodes of the graph as long as it
 // lasts: assignment, number, column and boundary mark of each node, in-edges of each destination.
 func nodeMemory(src input.Source) (n int64) {
-	var nodes, largest int64
-	for _, t := range src.NodeTypes() {
-		nodes += t.Rows
+	nodes, largest := src.NodeTypes(), int64(0)
+	for _, t := range nodes {
+		n += (4 + 4) * t.Rows
 		largest = max(largest, t.Rows)
 	}
-	n = (4+4)*nodes + 4*largest + largest/4
 	for _, r := range src.EdgeTypes() {
-		_, to := endsOf(src, r)
-		n += 4 * to
+		n += 4 * nodes[r.Dst].Rows
 	}
-	return n
+	return n + 4*largest + largest/4
 }
 
 // partMemory is what making a relation of a part takes beside its edges: row pointers, 24

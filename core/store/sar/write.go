@@ -173,29 +173,17 @@ func (s *writer) numberNodes() (err error) {
 }
 
 // countEdges counts the in-edges of every node.
-func (s *writer) countEdges() error {
+func (s *writer) countEdges() (err error) {
 	names := map[string]bool{}
 	for i, of := range s.edge.list {
-		t, err := graph.ParseEdgeType(of.Name)
-		if err != nil {
-			return err
-		}
-		r := &relationWriter{sorted: true, last: [2]int64{-1, -1},
+		r := &relationWriter{src: of.Src, dst: of.Dst, sorted: true, last: [2]int64{-1, -1},
 			dir: "relations/" + fileName(strings.ReplaceAll(of.Name, ":", "__"), i, names)}
-		for k, n := range s.node.list {
-			if n.Name == t.Src {
-				r.src = k
-			}
-			if n.Name == t.Dst {
-				r.dst = k
-			}
-		}
 		if r.slots, err = mem.Make[uint32](mem.Scratch, int(s.node.list[r.dst].Rows)); err != nil {
 			return err
 		}
 		s.rels = append(s.rels, r)
 	}
-	err := s.src.EdgesBatch(func(first int64, src, dst []int64) error {
+	err = s.src.EdgesBatch(func(first int64, src, dst []int64) error {
 		if err := s.progress(int64(len(src))); err != nil {
 			return err
 		}

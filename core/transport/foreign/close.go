@@ -24,7 +24,6 @@ func (l *link) interrupt(err error) {
 		l.failed.Store(true)
 		l.disconnect()
 	}
-	l.Leave()
 }
 
 // free runs when the link is closed and nobody uses it. A link that the peer does not keep

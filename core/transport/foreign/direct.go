@@ -12,38 +12,45 @@ import (
 // direct is a link over a library that gives the callers' memory back whenever it is asked to.
 type direct struct{ *link }
 
+// wait waits for c until the link fails or closes, the peer goes, or the time of a send is up. It
+// passes room on meanwhile.
+func wait[T any](l *link, c <-chan T, expired <-chan time.Time) (got T, err error) {
+	for {
+		select {
+		case got = <-c:
+			return got, nil
+		case <-l.again:
+			l.tellRoom()
+		case <-l.Ended:
+			return got, l.endErr()
+		case <-l.gone: // of which a link that has ended itself may not have taken note
+			return got, l.endErr()
+		case <-expired:
+			return got, &transport.TimeoutError{Op: "send", Peer: l.Peer()}
+		}
+	}
+}
+
 // revocable waits until the library no longer touches memory of a caller's. The deadline, and
 // whatever ends the link, have it disconnected first.
 func (l *link) revocable(a *awaited, deadline time.Time) error {
 	expired, stop := ring.Expiry(deadline)
 	defer stop()
-	for {
-		var err error
-		select {
-		case told := <-a.done:
-			return l.carried(told)
-		case <-l.again:
-			l.tellRoom()
-			continue
-		case <-l.Ended:
-			err = l.OutEnds.Err()
-		case <-l.gone:
-			err = l.OutEnds.GoneErr()
-		case <-l.dead:
-			err = l.endErr()
-		case <-expired:
-			err = &transport.TimeoutError{Op: "send", Peer: l.Peer()}
-			l.Fail(err)
-		}
-		l.disconnect()
-		late := time.NewTimer(revokeTime)
-		defer late.Stop()
-		select {
-		case <-a.done:
-		case <-late.C: // the library has broken its word
-		}
-		return err
+	told, err := wait(l, a.done, expired)
+	if err == nil {
+		return l.carried(told)
 	}
+	if _, late := err.(*transport.TimeoutError); late {
+		l.Fail(err)
+	}
+	l.disconnect()
+	late := time.NewTimer(revokeTime)
+	defer late.Stop()
+	select {
+	case <-a.done:
+	case <-late.C: // the library has broken its word
+	}
+	return err
 }
 
 // carried makes the link's error of what the library says.
@@ -69,10 +76,7 @@ func pinned(b []byte, f func() error) error {
 
 // SendFrom sends payload as one direct frame.
 func (l direct) SendFrom(tag transport.Tag, payload []byte, deadline time.Time) error {
-	return l.Sending(func() error {
-		if len(payload) > transport.MaxFrame {
-			return &transport.FrameError{Peer: l.Peer(), Detail: "payload over MaxFrame"}
-		}
+	return l.SendingDirect(payload, func() error {
 		if err := l.postable(deadline); err != nil {
 			return err
 		}
@@ -85,14 +89,9 @@ func (l direct) SendFrom(tag transport.Tag, payload []byte, deadline time.Time) 
 		}
 		transport.PutDirectHeader(frame[headerAt:], tag, len(payload))
 		if len(payload) == 0 {
-			err = l.sendFrame(frame, end, func() {})
-		} else {
-			err = pinned(payload, func() error { return l.sendBoth(frame, end, payload, deadline) })
+			return l.sendFrame(frame, end, func() {})
 		}
-		if err == nil {
-			l.Sent(len(payload))
-		}
-		return err
+		return pinned(payload, func() error { return l.sendBoth(frame, end, payload, deadline) })
 	})
 }
 
@@ -107,14 +106,9 @@ func (l direct) sendBoth(header []byte, end uint64, payload []byte, deadline tim
 
 // ReceiveInto receives the next frame, which must be a direct one of len(dst) bytes.
 func (l direct) ReceiveInto(dst []byte, deadline time.Time) (tag transport.Tag, err error) {
-	err = l.Receiving(func() error {
-		return pinned(dst, func() error {
-			tag, err = l.Receive(dst, deadline, func() {
-				l.freed.Store(l.In.Head())
-				l.tellRoom()
-			})
-			return err
-		})
+	err = pinned(dst, func() error {
+		tag, err = l.link.ReceiveInto(dst, deadline)
+		return err
 	})
 	return tag, err
 }

@@ -1,6 +1,7 @@
 package foreign
 
 import (
+	"cmp"
 	"encoding/binary"
 	"net"
 	"sync"
@@ -60,7 +61,7 @@ type link struct {
 	channel Channel
 	refs    atomic.Int64 // users of the memory: the link, its reader, what is posted
 
-	rings, page             mem.Array[byte]
+	page                    mem.Array[byte]
 	ringsMemory, pageMemory Memory
 
 	spill []byte // part of the ring of what comes, for frames that come when this side has closed
@@ -90,11 +91,6 @@ type link struct {
 
 // newLink makes a link that has no channel yet.
 func newLink(o *Opened, about transport.Properties, conn net.Conn, peer, linkBytes int) (*link, error) {
-	max, err := ring.MaxPayload(linkBytes, 2, 0)
-	if err != nil {
-		return nil, err
-	}
-	size := ring.Bytes(max)
 	l := &link{
 		opened: o, conn: conn, dead: make(chan struct{}), lessPost: ring.NewEvent(), again: ring.NewEvent(),
 		gone: make(chan struct{}), lastSent: make(chan struct{}), pumped: make(chan struct{}), released: make(chan struct{}),
@@ -107,22 +103,24 @@ func newLink(o *Opened, about transport.Properties, conn net.Conn, peer, linkByt
 		l.again.Signal()
 	}}
 	l.last = Request{l, func(error) { close(l.lastSent) }}
-	if err := l.takeMemory(2 * size); err != nil {
+	var err error
+	if l.Staged, err = ring.NewStaged(about, peer, linkBytes, nil, l.interrupt, l.free); err != nil {
 		return nil, err
 	}
-	l.spill = l.rings.Data[size-max : size]
-	l.Staged = ring.NewStaged(about, peer, max, l.rings.Data[:2*size], nil, l.free)
-	l.OnEnd(l.interrupt)
+	if err := l.register(); err != nil {
+		return nil, err
+	}
+	l.Passed = l.gaveBack
+	in := ring.Bytes(l.MaxPayload())
+	l.spill = l.Memory.Data[in-l.MaxPayload() : in]
 	o.refs.Add(1)
 	return l, nil
 }
 
-func (l *link) takeMemory(rings int) (err error) {
-	if l.rings, err = mem.Make[byte](mem.Window, rings); err != nil {
-		return err
-	}
+// register makes the link's memory ready for the network. Where that fails it is freed.
+func (l *link) register() (err error) {
 	if l.page, err = mem.Make[byte](mem.Scratch, pageBytes); err == nil {
-		l.ringsMemory, err = l.opened.worker.Register(l.rings.Data)
+		l.ringsMemory, err = l.opened.worker.Register(l.Memory.Data)
 	}
 	if err == nil {
 		if l.pageMemory, err = l.opened.worker.Register(l.page.Data); err != nil {
@@ -130,7 +128,7 @@ func (l *link) takeMemory(rings int) (err error) {
 		}
 	}
 	if err != nil {
-		l.rings.Free()
+		l.Memory.Free()
 		l.page.Free()
 		return l.opened.explain(err)
 	}
@@ -145,7 +143,7 @@ func (l *link) unref() {
 		defer close(l.released)
 		l.opened.worker.Unregister(l.ringsMemory)
 		l.opened.worker.Unregister(l.pageMemory)
-		l.rings.Free()
+		l.Memory.Free()
 		l.page.Free()
 		l.opened.unref()
 	}()
@@ -165,13 +163,7 @@ func (l *link) posting(f func()) error {
 }
 
 func (l *link) endErr() error {
-	if err := l.OutEnds.Err(); err != nil {
-		return err
-	}
-	if err := l.OutEnds.GoneErr(); err != nil {
-		return err
-	}
-	return transport.ErrClosed
+	return cmp.Or(l.OutEnds.Err(), l.OutEnds.GoneErr(), transport.ErrClosed)
 }
 
 // sendNow and receiveNow are for within posting.
@@ -274,17 +266,11 @@ func (l *link) postable(deadline time.Time) error {
 	expired, stop := ring.Expiry(deadline)
 	defer stop()
 	for !enough() {
-		select {
-		case <-l.lessPost:
-			if err := l.OutEnds.GoneErr(); err != nil {
-				return err
-			}
-		case <-l.Ended:
-			return l.OutEnds.Err()
-		case <-l.gone:
-			return l.OutEnds.GoneErr()
-		case <-expired:
-			return &transport.TimeoutError{Op: "send", Peer: l.Peer()}
+		if _, err := wait(l, l.lessPost, expired); err != nil {
+			return err
+		}
+		if err := l.OutEnds.GoneErr(); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -293,6 +279,10 @@ func (l *link) postable(deadline time.Time) error {
 // Release gives the frame back, and tells the peer that there is room.
 func (l *link) Release() {
 	l.Staged.Release()
+	l.gaveBack()
+}
+
+func (l *link) gaveBack() {
 	l.freed.Store(l.In.Head())
 	l.tellRoom()
 }

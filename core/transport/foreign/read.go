@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"sar/core/transport"
-	"sar/core/transport/internal/ring"
 )
 
 // goneBy makes a PeerGone of how its connection ended.
@@ -82,7 +81,7 @@ func (l *link) take(slot []byte, next func() error) error {
 	default:
 		return &transport.FrameError{Peer: l.Peer(), Detail: fmt.Sprintf("message of unknown kind %d", kind)}
 	}
-	tag, n, direct, err := transport.ParseStreamHeader(slot[headerAt:], l.Peer(), l.MaxPayload())
+	tag, n, direct, err := transport.ParseHeader(slot[headerAt:], l.Peer(), l.MaxPayload())
 	if err != nil {
 		return err
 	}
@@ -131,19 +130,10 @@ func (l *link) land(tag transport.Tag, n int, next func() error) error {
 	if err := l.Announce(tag, n, longAgo); err != nil {
 		return l.tooMuch(0, err)
 	}
-	var at ring.Landing
-	for at.Done == nil {
-		select {
-		case at = <-l.Landings:
-		case <-l.again:
-			l.tellRoom()
-		case <-l.Ended:
-			return transport.ErrClosed
-		case <-l.gone:
-			return l.InEnds.GoneErr()
-		}
+	at, err := wait(l, l.Landings, nil)
+	if err != nil {
+		return err
 	}
-	var err error
 	if n > 0 {
 		err = l.posting(func() { l.receiveNow(at.Dst, nil, &l.direct.Request) })
 	}

@@ -1,5 +1,7 @@
 package foreign
 
+import "slices"
+
 // Request is a message on its way, to or from memory that the library uses until Done.
 type Request struct {
 	link   *link
@@ -33,25 +35,18 @@ type outgoing struct {
 	parts [2]Request
 }
 
-// outgoings are the frames on their way, the oldest first, and those to use again. The
-// link's mutex guards them.
+// outgoings are the frames on their way, the oldest first. The link's mutex guards them.
 type outgoings struct {
-	queue, spare []*outgoing
-	posted       int    // messages that are not done
-	through      uint64 // frames before this position are done
+	queue   []*outgoing
+	posted  int    // messages that are not done
+	through uint64 // frames before this position are done
 }
 
 func (o *outgoings) take(l *link, end uint64, messages int) *outgoing {
-	var f *outgoing
-	if n := len(o.spare); n > 0 {
-		f, o.spare = o.spare[n-1], o.spare[:n-1]
-	} else {
-		f = new(outgoing)
-		for i := range f.parts {
-			f.parts[i] = Request{l, func(err error) { l.left(f, err) }}
-		}
+	f := &outgoing{end: end, left: messages}
+	for i := range f.parts {
+		f.parts[i] = Request{l, func(err error) { l.left(f, err) }}
 	}
-	f.end, f.left = end, messages
 	o.queue = append(o.queue, f)
 	o.posted += messages
 	return f
@@ -66,6 +61,5 @@ func (o *outgoings) passed(f *outgoing) {
 		o.through = o.queue[n].end
 		n++
 	}
-	o.spare = append(o.spare, o.queue[:n]...)
-	o.queue = append(o.queue[:0], o.queue[n:]...)
+	o.queue = slices.Delete(o.queue, 0, n)
 }

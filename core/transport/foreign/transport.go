@@ -119,18 +119,15 @@ func (e *end) Link(conn net.Conn, own, peer transport.Endpoint) (transport.Link,
 // tags are for the library's messages to links of this process.
 var tags atomic.Uint32
 
-// A greeting is sent by both sides at once, little-endian:
-//
-//	 0  u32   magic "SARX"
-//	 4  u32   the tag of messages to the sender
-//	 8  u32   bytes of the sender's address
-//	12  [20]  name of the library, padded with zeros
-//	32        the address
-const (
-	greetingBytes = 32
-	greetingMagic = 'S' | 'A'<<8 | 'R'<<16 | 'X'<<24
-	nameAt        = 12
-)
+// greeting is sent by both sides at once, little-endian, and then the sender's address.
+type greeting struct {
+	Magic uint32 // "SARX"
+	Tag   uint32 // of messages to the sender
+	Bytes uint32 // of the address
+	Name  [20]byte
+}
+
+const greetingMagic = 'S' | 'A'<<8 | 'R'<<16 | 'X'<<24
 
 func (l *link) connect(dials bool) error {
 	own := tags.Add(1)
@@ -152,30 +149,25 @@ func (l *link) connect(dials bool) error {
 
 // greet tells the peer how the library reaches this side, and hears how it reaches the peer.
 func (l *link) greet(own uint32) (tag uint32, address []byte, err error) {
-	mine := l.opened.worker.Address()
-	b := make([]byte, greetingBytes, greetingBytes+len(mine))
-	le := binary.LittleEndian
-	le.PutUint32(b, greetingMagic)
-	le.PutUint32(b[4:], own)
-	le.PutUint32(b[8:], uint32(len(mine)))
-	copy(b[nameAt:], l.opened.Name())
-	if _, err := l.conn.Write(append(b, mine...)); err != nil { // fits what a connection buffers
+	address = l.opened.worker.Address()
+	mine, theirs := greeting{Magic: greetingMagic, Tag: own, Bytes: uint32(len(address))}, greeting{}
+	copy(mine.Name[:], l.opened.Name())
+	b, _ := binary.Append(nil, binary.LittleEndian, mine)
+	if _, err := l.conn.Write(append(b, address...)); err != nil { // fits what a connection buffers
 		return 0, nil, err
 	}
-	theirs := make([]byte, greetingBytes)
-	if _, err := io.ReadFull(l.conn, theirs); err != nil {
+	if err := binary.Read(l.conn, binary.LittleEndian, &theirs); err != nil {
 		return 0, nil, err
 	}
-	n := le.Uint32(theirs[8:])
 	switch {
-	case le.Uint32(theirs) != greetingMagic || n > MaxAddress:
+	case theirs.Magic != greetingMagic || theirs.Bytes > MaxAddress:
 		return 0, nil, fmt.Errorf("rank %d did not greet as %s does: run one version of SAR on every worker", l.Peer(),
 			l.opened.Name())
-	case string(theirs[nameAt:]) != string(b[nameAt:]):
+	case theirs.Name != mine.Name:
 		return 0, nil, fmt.Errorf("rank %d uses another library than %s: use one transport setting on every worker", l.Peer(),
 			l.opened.Name())
 	}
-	address = make([]byte, n)
+	address = make([]byte, theirs.Bytes)
 	_, err = io.ReadFull(l.conn, address)
-	return le.Uint32(theirs[4:]), address, err
+	return theirs.Tag, address, err
 }

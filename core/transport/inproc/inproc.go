@@ -5,7 +5,6 @@ package inproc
 import (
 	"sync/atomic"
 
-	"sar/core/mem"
 	"sar/core/transport"
 	"sar/core/transport/internal/ring"
 )
@@ -15,15 +14,11 @@ var properties = transport.Properties{Kind: "inproc", Shared: true, ByteCost: 0.
 // NewPair joins ranks a and b and returns a's end and b's end. linkBytes is the memory
 // of both directions together, and is counted as mem.Window until both ends are closed.
 func NewPair(a, b, linkBytes int) (la, lb transport.Link, err error) {
-	max, err := ring.MaxPayload(linkBytes, 2, 0)
+	memory, max, err := ring.Memory(linkBytes)
 	if err != nil {
 		return nil, nil, err
 	}
 	half := ring.Bytes(max)
-	memory, err := mem.Make[byte](mem.Window, 2*half)
-	if err != nil {
-		return nil, nil, err
-	}
 	ab, ba := memory.Data[:half], memory.Data[half:]
 	sa, sb := ring.NewState(0), ring.NewState(0)
 	open := new(atomic.Int32)

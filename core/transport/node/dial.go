@@ -52,7 +52,7 @@ func (n *Node) tryReach(ctx context.Context, network, addr string, peer transpor
 	}
 	release := guard(ctx, conn)
 	defer release()
-	proven, err := n.cfg.Identity.Dial(conn, trust.Target{Purpose: h.purpose, Peer: peer.Rank, Mesh: h.mesh,
+	proven, err := n.cfg.Identity.Dial(conn, trust.Target{Purpose: h.Purpose, Peer: peer.Rank, Mesh: h.Mesh,
 		Certificate: peer.Certificate})
 	if err == nil {
 		if err = ctx.Err(); err == nil {
@@ -66,9 +66,9 @@ func (n *Node) tryReach(ctx context.Context, network, addr string, peer transpor
 // dial reaches a peer, says hello and waits for its answer.
 func (n *Node) dial(ctx context.Context, network string, peer transport.Endpoint, h hello, fd int) (net.Conn, error) {
 	n.mu.Lock()
-	h.session = n.session
+	h.Session = n.session
 	n.mu.Unlock()
-	h.rank, h.world = uint32(n.cfg.Rank), uint32(n.cfg.World)
+	h.Rank, h.World = uint32(n.cfg.Rank), uint32(n.cfg.World)
 	addr := peer.TCP
 	if network == "unix" {
 		addr = peer.Unix
@@ -103,10 +103,10 @@ type refused struct {
 }
 
 func (n *Node) check(peer int, said, got hello) error {
-	if got.answer != answerAccepted {
-		return &refused{got.answer, n.refusal(peer, said, got)}
+	if got.Answer != answerAccepted {
+		return &refused{got.Answer, n.refusal(peer, said, got)}
 	}
-	if got.session != said.session || got.mesh != said.mesh || got.rank != uint32(peer) || got.version != helloVersion {
+	if got.Session != said.Session || got.Mesh != said.Mesh || got.Rank != uint32(peer) || got.Version != helloVersion {
 		return fmt.Errorf("the answer is not of rank %d in this run", peer)
 	}
 	return nil

@@ -11,24 +11,6 @@ import (
 	"sar/core/trust"
 )
 
-// A proven connection begins with a hello of 64 bytes from the dialer, on which the
-// listener answers with one of its own as soon as it wants the connection. With the
-// hello of a transport that passes one, and only there, travels a file descriptor.
-//
-//	 0  u32   magic "SARN"
-//	 4  u8    version
-//	 5  u8    purpose: a transport's (1 tcp, 2 shm, 5 a library's), or 3, control stream
-//	 6  u8    answer: 0 in the dialer's hello
-//	 7  u8    zero
-//	 8  [16]  session
-//	24  u32   rank of the sender
-//	28  u32   number of ranks
-//	32  u32   mesh (of control streams: how many times Control was called before)
-//	36  u32   zero
-//	40  u64   bytes per link
-//	48  [16]  zero
-const helloSize = 64
-
 const (
 	helloMagic   = 'S' | 'A'<<8 | 'R'<<16 | 'N'<<24
 	helloVersion = 2
@@ -47,49 +29,48 @@ const (
 	answerMismatch // ranks or world make no sense here
 )
 
+// hello is what a proven connection begins with, 64 bytes, little-endian, from the dialer. The
+// listener answers with one of its own as soon as it wants the connection. With the hello of a
+// transport that passes one, and only there, travels a file descriptor.
 type hello struct {
-	version uint8
-	purpose trust.Purpose
-	answer  answer
-	session [16]byte
-	rank    uint32
-	world   uint32
-	mesh    uint32
-	bytes   uint64
+	Magic   uint32 // "SARN"
+	Version uint8
+	Purpose trust.Purpose // a transport's (1 tcp, 2 shm, 5 a library's), or 3, control stream
+	Answer  answer        // none in the dialer's hello
+	_       uint8
+	Session [16]byte
+	Rank    uint32 // of the sender
+	World   uint32
+	Mesh    uint32 // of control streams: how many times Control was called before
+	_       uint32
+	Bytes   uint64 // per link
+	_       [16]byte
 }
 
+var helloSize = binary.Size(hello{})
+
 func (h hello) encode() []byte {
-	b := make([]byte, helloSize)
-	le := binary.LittleEndian
-	le.PutUint32(b[0:], helloMagic)
-	b[4], b[5], b[6] = helloVersion, byte(h.purpose), byte(h.answer)
-	copy(b[8:24], h.session[:])
-	le.PutUint32(b[24:], h.rank)
-	le.PutUint32(b[28:], h.world)
-	le.PutUint32(b[32:], h.mesh)
-	le.PutUint64(b[40:], h.bytes)
+	h.Magic, h.Version = helloMagic, helloVersion
+	b, _ := binary.Append(nil, binary.LittleEndian, h) // of a fixed size: cannot fail
 	return b
 }
 
 // decodeHello accepts any version, so that the other side can be told.
-func decodeHello(b []byte) (hello, error) {
-	le := binary.LittleEndian
-	if len(b) != helloSize || le.Uint32(b) != helloMagic {
+func decodeHello(b []byte) (h hello, err error) {
+	if len(b) == helloSize {
+		_, err = binary.Decode(b, binary.LittleEndian, &h)
+	}
+	if err != nil || h.Magic != helloMagic {
 		return hello{}, fmt.Errorf("what answers is not a worker of SAR")
 	}
-	h := hello{
-		version: b[4], purpose: trust.Purpose(b[5]), answer: answer(b[6]),
-		rank: le.Uint32(b[24:]), world: le.Uint32(b[28:]), mesh: le.Uint32(b[32:]), bytes: le.Uint64(b[40:]),
-	}
-	copy(h.session[:], b[8:24])
 	return h, nil
 }
 
 // claimed says whether h is of the rank, and for the purpose, that was proved.
 func (h hello) claimed(c trust.Claim) error {
-	if int64(h.rank) != int64(c.Rank) || int64(h.world) != int64(c.World) || h.mesh != c.Mesh || h.purpose != c.Purpose {
+	if int64(h.Rank) != int64(c.Rank) || int64(h.World) != int64(c.World) || h.Mesh != c.Mesh || h.Purpose != c.Purpose {
 		return fmt.Errorf("the hello is of rank %d of %d for purpose %d and the proof of rank %d of %d for purpose %d",
-			h.rank, h.world, h.purpose, c.Rank, c.World, c.Purpose)
+			h.Rank, h.World, h.Purpose, c.Rank, c.World, c.Purpose)
 	}
 	return nil
 }
@@ -97,24 +78,22 @@ func (h hello) claimed(c trust.Claim) error {
 // receiveHello reads a hello and the descriptor that came with it, -1 if none did.
 func receiveHello(conn net.Conn) (hello, int, error) {
 	b := make([]byte, helloSize)
-	fd := -1
+	n, fd := 0, -1
 	if c, ok := conn.(*net.UnixConn); ok {
 		oob := make([]byte, unix.CmsgSpace(4*4))
-		n, oobn, _, _, err := c.ReadMsgUnix(b, oob)
+		got, oobn, _, _, err := c.ReadMsgUnix(b, oob)
 		if err != nil {
 			return hello{}, -1, err
 		}
-		fd = takeDescriptor(oob[:oobn])
-		if _, err := io.ReadFull(conn, b[n:]); err != nil {
-			closeDescriptor(fd)
-			return hello{}, -1, err
-		}
-	} else if _, err := io.ReadFull(conn, b); err != nil {
-		return hello{}, -1, err
+		n, fd = got, takeDescriptor(oob[:oobn])
 	}
-	h, err := decodeHello(b)
-	if err == nil && (h.answer == answerNone && passesDescriptor(h.purpose)) != (fd >= 0) {
-		err = fmt.Errorf("hello for purpose %d with descriptor %d", h.purpose, fd)
+	var h hello
+	_, err := io.ReadFull(conn, b[n:])
+	if err == nil {
+		h, err = decodeHello(b)
+	}
+	if err == nil && (h.Answer == answerNone && passesDescriptor(h.Purpose)) != (fd >= 0) {
+		err = fmt.Errorf("hello for purpose %d with descriptor %d", h.Purpose, fd)
 	}
 	if err != nil {
 		closeDescriptor(fd)
@@ -166,7 +145,7 @@ func sendHello(conn net.Conn, h hello, fd int) error {
 
 // transportOf names what a hello is for.
 func (n *Node) transportOf(h hello) string {
-	if at := n.place(h.purpose); at >= 0 {
+	if at := n.place(h.Purpose); at >= 0 {
 		return n.transports[at].Name
 	}
 	return "a control stream"
@@ -174,7 +153,7 @@ func (n *Node) transportOf(h hello) string {
 
 // refusal says what a listener's answer means, given what this side had said.
 func (n *Node) refusal(rank int, said, got hello) error {
-	switch got.answer {
+	switch got.Answer {
 	case answerNext:
 		return fmt.Errorf("rank %d cannot or may not use %s: allow another transport, or mend it there", rank,
 			n.transportOf(said))
@@ -184,15 +163,15 @@ func (n *Node) refusal(rank int, said, got hello) error {
 			rank, n.transportOf(said))
 	case answerSize:
 		return fmt.Errorf("rank %d has %d bytes of window per link and this rank %d: use one window size on every worker",
-			rank, got.bytes, said.bytes)
+			rank, got.Bytes, said.Bytes)
 	case answerSession:
 		return fmt.Errorf("the worker at rank %d's address belongs to another run", rank)
 	case answerVersion:
 		return fmt.Errorf("rank %d speaks version %d of the protocol and this rank %d: run one version of SAR on "+
-			"every worker", rank, got.version, helloVersion)
+			"every worker", rank, got.Version, helloVersion)
 	case answerMismatch:
 		return fmt.Errorf("rank %d did not expect rank %d of %d: start every worker with one world size and a rank "+
-			"of its own", rank, said.rank, said.world)
+			"of its own", rank, said.Rank, said.World)
 	}
-	return fmt.Errorf("rank %d answered %d", rank, got.answer)
+	return fmt.Errorf("rank %d answered %d", rank, got.Answer)
 }

@@ -23,7 +23,7 @@ import (
 func (n *Node) Mesh(id uint32, bytesPerLink int, deadline time.Time) ([]transport.Link, error) {
 	links := make([]transport.Link, n.cfg.World)
 	err := n.each(deadline, 0, func(ctx context.Context, peer transport.Endpoint) (err error) {
-		h := hello{mesh: id, bytes: uint64(bytesPerLink)}
+		h := hello{Mesh: id, Bytes: uint64(bytesPerLink)}
 		if peer.Rank < n.cfg.Rank {
 			links[peer.Rank], err = n.dialLink(ctx, peer, h)
 		} else {
@@ -48,7 +48,7 @@ func (n *Node) Mesh(id uint32, bytesPerLink int, deadline time.Time) ([]transpor
 // made nevertheless, over which the caller can say why it gives up.
 func (n *Node) Control(wanted func(peer int) bool, deadline time.Time) ([]net.Conn, error) {
 	n.mu.Lock()
-	h := hello{purpose: trust.Control, mesh: n.controls}
+	h := hello{Purpose: trust.Control, Mesh: n.controls}
 	n.controls++
 	n.mu.Unlock()
 	conns := make([]net.Conn, n.cfg.World)
@@ -60,16 +60,14 @@ func (n *Node) Control(wanted func(peer int) bool, deadline time.Time) ([]net.Co
 			conns[peer.Rank], err = n.dialControl(ctx, peer, h)
 			return err
 		}
-		a, err := n.await(ctx, peer, func(a *arrival) bool { return a.purpose == trust.Control && a.mesh == h.mesh })
+		a, err := n.await(ctx, peer, func(a *arrival) bool { return a.Purpose == trust.Control && a.Mesh == h.Mesh })
 		if err != nil {
 			return err
 		}
-		if err = n.accepted(ctx, a, h); err != nil {
-			_ = a.conn.Close()
-			return err
+		if err = n.accept(ctx, a, h); err == nil {
+			conns[peer.Rank] = a.conn
 		}
-		conns[peer.Rank] = a.conn
-		return nil
+		return err
 	})
 	return conns, err
 }
@@ -177,11 +175,11 @@ func (n *Node) dialLink(ctx context.Context, peer transport.Endpoint, h hello) (
 
 func (n *Node) dialOver(ctx context.Context, t *transport.Transport, peer transport.Endpoint, h hello) (transport.Link,
 	error) {
-	end, err := t.Offer(int(h.bytes))
+	end, err := t.Offer(int(h.Bytes))
 	if err != nil {
 		return nil, err
 	}
-	h.purpose = t.Purpose
+	h.Purpose = t.Purpose
 	conn, err := n.dial(ctx, t.Network, peer, h, end.Descriptor())
 	if err != nil {
 		end.Drop()
@@ -227,8 +225,8 @@ func (n *Node) await(ctx context.Context, peer transport.Endpoint, wanted func(*
 	for {
 		n.mu.Lock()
 		for i, a := range n.parked {
-			if a.session == n.session && a.rank == uint32(peer.Rank) && a.pinned(peer) && wanted(a) {
-				n.parked = append(n.parked[:i], n.parked[i+1:]...)
+			if a.Session == n.session && a.Rank == uint32(peer.Rank) && a.pinned(peer) && wanted(a) {
+				n.parked = slices.Delete(n.parked, i, i+1)
 				n.mu.Unlock()
 				return a, nil
 			}
@@ -246,13 +244,16 @@ func (n *Node) await(ctx context.Context, peer transport.Endpoint, wanted func(*
 	}
 }
 
-// accepted tells an arrival's dialer that it is welcome.
-func (n *Node) accepted(ctx context.Context, a *arrival, h hello) error {
+// accept tells an arrival's dialer that it is welcome, or drops the arrival where it cannot.
+func (n *Node) accept(ctx context.Context, a *arrival, h hello) error {
 	release := guard(ctx, a.conn)
-	defer release()
-	h.purpose, h.answer, h.session = a.purpose, answerAccepted, a.session
-	h.rank, h.world = uint32(n.cfg.Rank), uint32(n.cfg.World)
-	return sendHello(a.conn, h, -1)
+	h.Purpose, h.Answer, h.Session = a.Purpose, answerAccepted, a.Session
+	h.Rank, h.World = uint32(n.cfg.Rank), uint32(n.cfg.World)
+	err := sendHello(a.conn, h, -1)
+	if release(); err != nil {
+		a.drop()
+	}
+	return err
 }
 
 func (n *Node) acceptLink(ctx context.Context, peer transport.Endpoint, h hello) (transport.Link, error) {
@@ -260,16 +261,20 @@ func (n *Node) acceptLink(ctx context.Context, peer transport.Endpoint, h hello)
 		return nil, err
 	}
 	for {
-		a, err := n.await(ctx, peer, func(a *arrival) bool { return a.purpose != trust.Control && a.mesh == h.mesh })
+		a, err := n.await(ctx, peer, func(a *arrival) bool { return a.Purpose != trust.Control && a.Mesh == h.Mesh })
 		if err != nil {
 			return nil, err
 		}
 		end, no, err := n.judgeLink(a, h)
 		if err == nil {
-			return n.finishLink(ctx, a, end, peer, h)
+			if err = n.accept(ctx, a, h); err != nil {
+				end.Drop()
+				return nil, err
+			}
+			return n.join(ctx, end, a.conn, peer)
 		}
-		a.refuse(n, no, int(h.bytes))
-		if no != answerNext || !n.allowsAfter(n.place(a.purpose)) {
+		a.refuse(n, no, int(h.Bytes))
+		if no != answerNext || !n.allowsAfter(n.place(a.Purpose)) {
 			return nil, err
 		}
 	}
@@ -284,13 +289,13 @@ func (n *Node) allowsAfter(at int) bool {
 // judgeLink returns this side's end of the link that an arrival wants, or says what to
 // answer and why.
 func (n *Node) judgeLink(a *arrival, h hello) (transport.End, answer, error) {
-	at := n.place(a.purpose)
+	at := n.place(a.Purpose)
 	t := n.transports[at]
 	switch {
-	case a.bytes != h.bytes:
-		return nil, answerSize, n.refusal(int(a.rank), h, hello{bytes: a.bytes, answer: answerSize})
+	case a.Bytes != h.Bytes:
+		return nil, answerSize, n.refusal(int(a.Rank), h, hello{Bytes: a.Bytes, Answer: answerSize})
 	case slices.Contains(n.allowed, t):
-		end, err := t.Accept(a.fd, int(h.bytes))
+		end, err := t.Accept(a.fd, int(h.Bytes))
 		closeDescriptor(a.fd)
 		a.fd = -1
 		return end, answerNext, err
@@ -300,16 +305,5 @@ func (n *Node) judgeLink(a *arrival, h hello) (transport.End, answer, error) {
 		no = answerNext
 	}
 	return nil, no, fmt.Errorf("%s is asked for and rank %d came over %s: use one transport setting on every worker",
-		n.cfg.Transport, a.rank, t.Name)
-}
-
-// finishLink accepts an arrival and makes the link.
-func (n *Node) finishLink(ctx context.Context, a *arrival, end transport.End, peer transport.Endpoint,
-	h hello) (transport.Link, error) {
-	if err := n.accepted(ctx, a, h); err != nil {
-		end.Drop()
-		a.drop()
-		return nil, err
-	}
-	return n.join(ctx, end, a.conn, peer)
+		n.cfg.Transport, a.Rank, t.Name)
 }

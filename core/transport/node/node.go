@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -85,8 +86,8 @@ func (a *arrival) drop() {
 // refuse tells the dialer why and drops the connection.
 func (a *arrival) refuse(n *Node, why answer, bytes int) {
 	_ = a.conn.SetWriteDeadline(time.Now().Add(time.Second))
-	_ = sendHello(a.conn, hello{purpose: a.purpose, answer: why, rank: uint32(n.cfg.Rank), world: uint32(n.cfg.World),
-		mesh: a.mesh, bytes: uint64(bytes)}, -1)
+	_ = sendHello(a.conn, hello{Purpose: a.Purpose, Answer: why, Rank: uint32(n.cfg.Rank), World: uint32(n.cfg.World),
+		Mesh: a.Mesh, Bytes: uint64(bytes)}, -1)
 	a.drop()
 }
 
@@ -213,18 +214,15 @@ func (n *Node) SetPeers(session [16]byte, peers []transport.Endpoint) error {
 	}
 	n.mu.Lock()
 	n.session = session
-	n.peers = append([]transport.Endpoint(nil), peers...)
+	n.peers = slices.Clone(peers)
 	var strangers []*arrival
-	kept := n.parked[:0]
-	for _, a := range n.parked {
-		if a.session == session {
-			kept = append(kept, a)
-		} else {
-			strangers = append(strangers, a)
+	n.parked = slices.DeleteFunc(n.parked, func(a *arrival) bool {
+		if a.Session == session {
+			return false
 		}
-	}
-	clear(n.parked[len(kept):])
-	n.parked = kept
+		strangers = append(strangers, a)
+		return true
+	})
 	n.wakeLocked()
 	n.mu.Unlock()
 	for _, a := range strangers {
@@ -277,12 +275,12 @@ func (n *Node) greet(conn net.Conn, claim trust.Claim) {
 
 func (n *Node) judgeLocked(h hello) answer {
 	switch {
-	case h.version != helloVersion:
+	case h.Version != helloVersion:
 		return answerVersion
-	case n.peers != nil && h.session != n.session:
+	case n.peers != nil && h.Session != n.session:
 		return answerSession
-	case int64(h.world) != int64(n.cfg.World), h.rank >= h.world, int64(h.rank) <= int64(n.cfg.Rank),
-		h.purpose != trust.Control && n.place(h.purpose) < 0:
+	case int64(h.World) != int64(n.cfg.World), h.Rank >= h.World, int64(h.Rank) <= int64(n.cfg.Rank),
+		h.Purpose != trust.Control && n.place(h.Purpose) < 0:
 		return answerMismatch
 	}
 	return answerNone
@@ -292,18 +290,13 @@ func (n *Node) judgeLocked(h hello) answer {
 // of the same sender, which has given that up, or the oldest if there are many.
 func (n *Node) parkLocked(a *arrival) (old *arrival) {
 	_ = a.conn.SetDeadline(time.Time{})
-	at := -1
-	for i, p := range n.parked {
-		if p.hello == a.hello {
-			at = i
-		}
-	}
+	at := slices.IndexFunc(n.parked, func(p *arrival) bool { return p.hello == a.hello })
 	if at < 0 && len(n.parked) >= 16*n.cfg.World+64 {
 		at = 0
 	}
 	if at >= 0 {
 		old = n.parked[at]
-		n.parked = append(n.parked[:at], n.parked[at+1:]...)
+		n.parked = slices.Delete(n.parked, at, at+1)
 	}
 	n.parked = append(n.parked, a)
 	n.wakeLocked()

@@ -34,7 +34,7 @@ func knock(t *testing.T, network, addr string, as int, to trust.Target) net.Conn
 func TestStrangers(t *testing.T) {
 	nodes := open(t, Auto, Auto)
 	end := nodes[0].Endpoint()
-	good := hello{purpose: tcp.Transport.Purpose, session: [16]byte{1, 2, 3}, rank: 1, world: 2, mesh: 1, bytes: 1 << 16}
+	good := hello{Purpose: tcp.Transport.Purpose, Session: [16]byte{1, 2, 3}, Rank: 1, World: 2, Mesh: 1, Bytes: 1 << 16}
 	for _, say := range [][]byte{
 		[]byte("GET / HTTP/1.1\r\nHost: x\r\nUser-Agent: a scanner, which has much to say\r\n\r\n"),
 		good.encode(), // a hello without a proof
@@ -66,17 +66,17 @@ func TestStrangers(t *testing.T) {
 func TestOddHellos(t *testing.T) {
 	nodes := open(t, Auto, Auto)
 	end := nodes[0].Endpoint()
-	good := hello{purpose: tcp.Transport.Purpose, session: [16]byte{1, 2, 3}, rank: 1, world: 2, mesh: 1, bytes: 1 << 16}
+	good := hello{Purpose: tcp.Transport.Purpose, Session: [16]byte{1, 2, 3}, Rank: 1, World: 2, Mesh: 1, Bytes: 1 << 16}
 	session := good
-	session.session[15] = 9
+	session.Session[15] = 9
 	rank, mesh, other := good, good, good
-	rank.rank = 7
-	mesh.mesh = 2
-	other.purpose = trust.Control
+	rank.Rank = 7
+	mesh.Mesh = 2
+	other.Purpose = trust.Control
 	version := good.encode()
 	version[4] = 77
 	segment := good
-	segment.purpose = shm.Transport.Purpose
+	segment.Purpose = shm.Transport.Purpose
 	for _, say := range []struct {
 		what   string
 		bytes  []byte
@@ -99,7 +99,7 @@ func TestOddHellos(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, _, err := receiveHello(c)
-		if say.answer == answerNone && err == nil || say.answer != answerNone && (err != nil || got.answer != say.answer) {
+		if say.answer == answerNone && err == nil || say.answer != answerNone && (err != nil || got.Answer != say.answer) {
 			t.Errorf("%s: answer %+v, %v", say.what, got, err)
 		}
 	}
@@ -149,7 +149,7 @@ func TestEarlyStranger(t *testing.T) {
 		t.Error("Mesh before SetPeers went through")
 	}
 	c := knock(t, "tcp", ends[0].TCP, 1, trust.Target{Purpose: tcp.Transport.Purpose, Mesh: 1})
-	h := hello{purpose: tcp.Transport.Purpose, session: [16]byte{66}, rank: 1, world: 2, mesh: 1, bytes: 1 << 16}
+	h := hello{Purpose: tcp.Transport.Purpose, Session: [16]byte{66}, Rank: 1, World: 2, Mesh: 1, Bytes: 1 << 16}
 	if _, err := c.Write(h.encode()); err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func TestEarlyStranger(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = c.SetDeadline(time.Now().Add(patience))
-	if got, _, err := receiveHello(c); err != nil || got.answer != answerSession {
+	if got, _, err := receiveHello(c); err != nil || got.Answer != answerSession {
 		t.Errorf("the stranger got %+v, %v", got, err)
 	}
 }

@@ -99,14 +99,8 @@ func peerPID(conn *net.UnixConn) int {
 // process up once, so payload and nonce are of the same one.
 func (r *Remote) Read(dst []byte, from uint64) error {
 	var seen [nonceBytes]byte
-	local := make([]unix.Iovec, 0, 2)
-	remote := make([]unix.RemoteIovec, 0, 2)
-	if len(dst) > 0 {
-		local = append(local, unix.Iovec{Base: &dst[0], Len: uint64(len(dst))})
-		remote = append(remote, unix.RemoteIovec{Base: uintptr(from), Len: len(dst)})
-	}
-	local = append(local, unix.Iovec{Base: &seen[0], Len: nonceBytes})
-	remote = append(remote, unix.RemoteIovec{Base: r.nonceAt, Len: nonceBytes})
+	local := []unix.Iovec{{Base: unsafe.SliceData(dst), Len: uint64(len(dst))}, {Base: &seen[0], Len: nonceBytes}}
+	remote := []unix.RemoteIovec{{Base: uintptr(from), Len: len(dst)}, {Base: r.nonceAt, Len: nonceBytes}}
 	n, err := unix.ProcessVMReadv(r.pid, local, remote, 0)
 	switch {
 	case err != nil:

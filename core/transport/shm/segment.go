@@ -26,7 +26,7 @@ type Segment struct {
 // layout returns the largest payload and the size of the segment of a link that
 // may use linkBytes.
 func layout(linkBytes int) (maxPayload, size int, err error) {
-	maxPayload, err = ring.MaxPayload(linkBytes, 2, 0)
+	maxPayload, err = ring.MaxPayload(linkBytes)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -14,10 +14,7 @@ import (
 
 // SendFrom sends payload as one direct frame, once all before it is written.
 func (l *link) SendFrom(tag transport.Tag, payload []byte, deadline time.Time) error {
-	return l.Sending(func() error {
-		if len(payload) > transport.MaxFrame {
-			return &transport.FrameError{Peer: l.Peer(), Detail: "payload over MaxFrame"}
-		}
+	return l.SendingDirect(payload, func() error {
 		if err := l.writeBy(deadline); err != nil {
 			return err
 		}
@@ -27,22 +24,8 @@ func (l *link) SendFrom(tag transport.Tag, payload []byte, deadline time.Time) e
 		var header [transport.HeaderSize]byte
 		transport.PutDirectHeader(header[:], tag, len(payload))
 		parts := net.Buffers{header[:], payload}
-		err := l.writeNow(func() error { _, err := parts.WriteTo(l.conn); return err })
-		if err == nil {
-			l.Sent(len(payload))
-		}
-		return err
+		return l.writeNow(func() error { _, err := parts.WriteTo(l.conn); return err })
 	})
-}
-
-// ReceiveInto receives the next frame, which must be a direct one of len(dst)
-// bytes. It does not return before the reader has left dst alone.
-func (l *link) ReceiveInto(dst []byte, deadline time.Time) (tag transport.Tag, err error) {
-	err = l.Receiving(func() error {
-		tag, err = l.Receive(dst, deadline, func() {})
-		return err
-	})
-	return tag, err
 }
 
 // land reads the payload of a direct frame into the memory that the receiver

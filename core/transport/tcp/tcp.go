@@ -27,7 +27,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"sar/core/mem"
 	"sar/core/transport"
 	"sar/core/transport/internal/ring"
 )
@@ -51,12 +50,10 @@ type halfCloser interface{ CloseWrite() error }
 
 type link struct {
 	*ring.Staged
-	conn   net.Conn
-	memory mem.Array[byte]
+	conn net.Conn
 
-	leaving *ring.Consumer // the writer's end of the ring of what is sent
-	drained *ring.State    // of the writer: Gone means that nothing follows
-	writer  chan struct{}  // closed when the writer has left
+	drained *ring.State   // of the writer: Gone means that nothing follows
+	writer  chan struct{} // closed when the writer has left
 
 	raw      syscall.RawConn // nil where conn has no descriptor
 	written  atomic.Int64    // bytes of the next frame in the ring that are gone already
@@ -71,28 +68,20 @@ func NewLink(conn net.Conn, peer, linkBytes int) (transport.Link, error) {
 }
 
 func newLink(conn net.Conn, peer, linkBytes int, byteCost float64) (transport.Link, error) {
-	max, err := ring.MaxPayload(linkBytes, 2, 0)
-	if err != nil {
-		return nil, err
-	}
-	size := ring.Bytes(max)
-	memory, err := mem.Make[byte](mem.Window, 2*size)
-	if err != nil {
+	l := &link{conn: conn, drained: ring.NewState(0), writer: make(chan struct{})}
+	about := transport.Properties{Kind: kindOf(conn), ByteCost: byteCost}
+	var err error
+	if l.Staged, err = ring.NewStaged(about, peer, linkBytes, l.drained, l.interrupt, l.free); err != nil {
 		return nil, err
 	}
 	if c, ok := conn.(*net.TCPConn); ok {
 		_ = c.SetNoDelay(true) // small frames leave at once; another kind of connection works untuned
 	}
-	l := &link{conn: conn, memory: memory, drained: ring.NewState(0), writer: make(chan struct{})}
-	about := transport.Properties{Kind: kindOf(conn), ByteCost: byteCost}
-	l.Staged = ring.NewStaged(about, peer, max, memory.Data, l.drained, l.free)
-	l.leaving = ring.NewConsumer(memory.Data[size:], max, peer, l.drained, l.OutEnds.Space.Signal)
 	if c, ok := conn.(syscall.Conn); ok {
 		if raw, err := c.SyscallConn(); err == nil {
 			l.raw = raw
 		}
 	}
-	l.OnEnd(l.interrupt)
 	go l.read()
 	go l.write()
 	return l, nil
@@ -179,14 +168,14 @@ func (l *link) writeNow(f func() error) error {
 func (l *link) write() {
 	defer close(l.writer)
 	for {
-		if _, err := l.leaving.Next(time.Time{}); err != nil {
+		if _, err := l.Drain.Next(time.Time{}); err != nil {
 			return // failed, or closed and all is written
 		}
-		if _, err := l.conn.Write(l.leaving.Whole()[l.written.Swap(0):]); err != nil {
+		if _, err := l.conn.Write(l.Drain.Whole()[l.written.Swap(0):]); err != nil {
 			_ = l.writeFailed(err)
 			return
 		}
-		l.leaving.Release()
+		l.Drain.Release()
 	}
 }
 
@@ -214,7 +203,7 @@ func (l *link) read() {
 			l.readFailed(err, err == io.EOF)
 			return
 		}
-		tag, n, direct, err := transport.ParseStreamHeader(header[:], l.Peer(), l.MaxPayload())
+		tag, n, direct, err := transport.ParseHeader(header[:], l.Peer(), l.MaxPayload())
 		if err != nil {
 			l.PeerEnded(err)
 			return
@@ -252,7 +241,6 @@ func (l *link) readFailed(err error, clean bool) {
 // interrupt wakes the reader and who is blocked in the connection. After Close
 // the writer goes on with what was committed.
 func (l *link) interrupt(err error) {
-	l.Leave()
 	_ = l.conn.SetReadDeadline(longAgo)
 	if err != transport.ErrClosed {
 		l.drained.Fail(err)
@@ -288,7 +276,7 @@ func (l *link) free() {
 }
 
 func (l *link) finish() {
-	l.memory.Free()
+	l.Memory.Free()
 	half, ok := l.conn.(halfCloser)
 	if !ok || l.OutEnds.GoneErr() != nil || half.CloseWrite() != nil {
 		_ = l.conn.Close()

@@ -14,8 +14,6 @@ from torch import Tensor
 
 from .dtypes import FLOATS
 
-__all__ = ["Autocast", "autocast_state", "lowered", "product_dtype", "under"]
-
 
 class Autocast(NamedTuple):
     """Whether dense products run in another type, and in which."""

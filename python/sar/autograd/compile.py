@@ -13,8 +13,6 @@ from typing import Any, Callable, TypeVar, cast
 
 import torch
 
-__all__ = ["compiling", "uncompiled"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -17,8 +17,6 @@ from sar._engine import library
 
 from .autocast import OFF, under
 
-__all__ = ["calling_layer", "differentiable_once", "refuse_transforms", "transformed"]
-
 Backward = Callable[..., Any]
 
 

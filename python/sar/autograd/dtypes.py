@@ -6,8 +6,6 @@ from typing import Optional
 
 import torch
 
-__all__ = ["FLOATS", "joint", "refusal"]
-
 FLOATS = (torch.float32, torch.float64, torch.bfloat16)
 """What messages, statistics and their gradients are stored in."""
 

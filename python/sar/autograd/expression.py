@@ -23,22 +23,6 @@ from . import program
 from .dtypes import FLOATS, joint, refusal
 from .types import Expr, Relation
 
-__all__ = [
-    "BINARY",
-    "UNARY",
-    "Expr",
-    "as_type",
-    "binary",
-    "dropout",
-    "evaluate",
-    "load",
-    "param",
-    "reshape",
-    "softmax",
-    "total",
-    "unary",
-]
-
 BINARY = ("add", "sub", "mul", "div", "dot")
 """Operations of two expressions. ``dot`` sums the last dimension of the product and keeps it as 1."""
 

@@ -18,8 +18,6 @@ from .double_backward import calling_layer, differentiable_once
 from .dtypes import FLOATS, refusal
 from .types import Agreed, Relation, anchor, check_count
 
-__all__ = ["fetch"]
-
 GRAD_X = 1
 
 

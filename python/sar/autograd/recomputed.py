@@ -12,8 +12,6 @@ from typing import Callable, NamedTuple, Optional
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-__all__ = ["note", "values_of"]
-
 Values = Callable[[], Tensor]
 
 

@@ -11,7 +11,7 @@ import ctypes as ct
 import sys
 import threading
 from math import prod
-from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -22,28 +22,39 @@ from sar.distributed.failure import tell_peers
 from .dtypes import FLOATS, refusal
 from .types import Relation, check_count
 
-__all__ = ["Block", "stream"]
-
 
 class Block(NamedTuple):
     """Some in-edges of own destination nodes, with the rows of their sources.
 
-    Every tensor is valid during the visit only: the memory is used again afterwards. Copy what is to be kept.
+    Every tensor of a stream's block is valid during the visit only: the memory is used again afterwards. Copy what is
+    to be kept.
 
-    :ivar peer: the worker that owns the rows
     :ivar rows: one ``[n, ...]`` per field
     :ivar src: int64 ``[m]``, row of each edge in ``rows``
-    :ivar dst: int64 ``[m]``, own destination row of each edge; ascends
+    :ivar dst: int64 ``[m]``, own destination row of each edge; ascends in a stream
     :ivar eid: int64 ``[m]``, position of each edge in the order of edge tensors; ``[0]`` if they were not asked for
     :ivar grad_rows: one ``[n, ...]`` per field, to add gradients to; ``None`` where there is none to give
+    :ivar peer: the worker that owns the rows; -1: several do
+    :ivar nodes: int64, the destination rows whose in-edges these are, where they are all of them; else ``[0]``
     """
 
-    peer: int
     rows: List[Tensor]
     src: Tensor
     dst: Tensor
     eid: Tensor
     grad_rows: List[Optional[Tensor]]
+    peer: int = -1
+    nodes: Tensor = torch.empty(0, dtype=torch.int64)
+
+    @property
+    def size(self) -> Tuple[int, int]:
+        """Edges and ``nodes``."""
+        return len(self.dst), len(self.nodes)
+
+    @property
+    def at(self) -> Dict[str, Tensor]:
+        """By side, which rows of its columns are an edge's, or a node's ("n")."""
+        return {"u": self.src, "v": self.dst, "e": self.eid, "n": self.nodes}
 
 
 def stream(
@@ -122,7 +133,7 @@ def stream(
                     _view(block.grads[i], n, *kind) if goes else None
                     for i, (kind, goes) in enumerate(zip(kinds, travels))
                 ]
-            visit(Block(block.peer, rows, src[:m], dst[:m], eid[:m], grad_rows))
+            visit(Block(rows, src[:m], dst[:m], eid[:m], grad_rows, block.peer))
             return True
         except BaseException as error:
             caught.append(error)

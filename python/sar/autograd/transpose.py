@@ -21,8 +21,6 @@ from sar.distributed.agreement import anywhere
 from .double_backward import calling_layer, differentiable_once
 from .types import Relation, anchor
 
-__all__ = ["sum_to_sources"]
-
 
 def sum_to_sources(relation: Relation, e: Optional[Tensor], v: Optional[Tensor]) -> Tensor:
     """``out[j] = sum over out-edges (j -> i) of e[ji] * v[i]``; a factor that is ``None`` is 1. Collective.

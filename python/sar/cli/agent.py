@@ -21,7 +21,7 @@ import sar
 from sar.distributed.network import free_port
 
 from .binding import seats
-from .workers import DRAIN_SECONDS, TERMINATE_SECONDS, in_child, signal_group
+from .workers import DRAIN_SECONDS, TERMINATE_SECONDS, signal_group, spawn
 
 GREETING = b"\0sar agent\n"
 """Comes on standard output after whatever a login shell prints. A line of JSON follows, then what the worker prints."""
@@ -71,16 +71,11 @@ def main() -> int:
     except (ValueError, OSError) as error:
         answer = {"trouble": str(error)}
     os.write(sys.stdout.fileno(), GREETING + json.dumps(answer).encode() + b"\n")
-    place = next(said, None)
-    if place is None or "trouble" in answer:
+    place = json.loads(next(said, b"0"))
+    if "trouble" in answer or not isinstance(place, dict):  # where the job does not start, nothing comes, or a signal
         return 1
-    worker = subprocess.Popen(
-        order["command"],
-        env={**os.environ, **json.loads(place), **seat.variables()},
-        stdin=subprocess.DEVNULL,
-        preexec_fn=in_child(os.getpid(), seat),
-        start_new_session=True,
-    )
+    environment = {**os.environ, **place, **seat.variables()}
+    worker = spawn(order["command"], seat, env=environment, stdin=subprocess.DEVNULL)
 
     def end(*unused: object) -> None:
         signal_group(worker.pid, signal.SIGTERM)

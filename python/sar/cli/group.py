@@ -24,7 +24,7 @@ class Ended(NamedTuple):
 
 
 class Group:
-    """Runs workers until all have ended. SIGINT, SIGTERM and SIGHUP go on to them."""
+    """Runs workers until all have ended. SIGINT, SIGTERM and SIGHUP go on to them, until the loop is closed."""
 
     def __init__(self, workers: Sequence[Worker], output: Output, grace: float) -> None:
         self.workers, self.output, self.grace = workers, output, grace
@@ -38,7 +38,7 @@ class Group:
         loop.add_signal_handler(signal.SIGCHLD, self._poll)
         try:
             for worker in self.workers:
-                worker.start(self.output)
+                await worker.start(self.output)
             self._poll()  # of those that have ended before the last was started
             while running := self._running():
                 self._after_failure()
@@ -47,8 +47,6 @@ class Group:
             return Ended(self._outcome(), bool(self.received))
         finally:
             await asyncio.gather(*(worker.close() for worker in self.workers))
-            for number in (*_SIGNALS, signal.SIGCHLD):
-                loop.remove_signal_handler(number)
 
     def _poll(self) -> None:
         for worker in self.workers:

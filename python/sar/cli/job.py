@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from .group import Ended, Group
 from .hosts import HostSpec
 from .lines import Output, say
 from .output import Failure
-from .remote import HostError, Ssh, carried, connect
+from .remote import HostError, carried, connect
 from .workers import Local, Worker
 
 _RECONNECT_SECONDS = 2.0  # before the next life, where hosts could not be reached
@@ -36,7 +37,10 @@ class Job(NamedTuple):
     logs: Path | None = None
     hosts: Sequence[HostSpec] = ()
     """None: this host."""
-    ssh: Ssh = Ssh()
+    ssh: Sequence[str] = ("ssh",)
+    """The program that reaches hosts, and options of its own."""
+    python: str = sys.executable
+    """Python on other hosts."""
     directory: str = ""
     """Where workers on other hosts work."""
 
@@ -83,16 +87,9 @@ async def _live(job: Job, arguments: argparse.Namespace, life: int) -> Ended:
         say(str(error))
         await asyncio.sleep(_RECONNECT_SECONDS)
         return Ended(1, False)
-    output = Output(
-        sum(host.workers for host in job.hosts) or arguments.nodes * len(workers),
-        prefix=job.prefix,
-        logs=job.logs,
-        life=life,
-    )
-    try:
+    world = arguments.nodes * len(workers)
+    with contextlib.closing(Output(world, prefix=job.prefix, logs=job.logs, life=life)) as output:
         return await Group(workers, output, arguments.grace).run()
-    finally:
-        output.close()
 
 
 async def _workers(job: Job, arguments: argparse.Namespace, life: int) -> Sequence[Worker]:
@@ -124,11 +121,12 @@ async def _on_hosts(job: Job, arguments: argparse.Namespace, common: dict[str, s
         "version": sar.__version__,
         "directory": job.directory or os.getcwd(),
         "environment": {**carried(inherited()), **common},
-        "command": [job.ssh.python, "-u", *job.words],
+        "command": [job.python, "-u", *job.words],
         "bind": arguments.bind,
         "threads": arguments.threads,
+        "port": arguments.master_port is None,
     }
-    workers, port = await connect(job.hosts, job.ssh, order, port=arguments.master_port is None)
+    workers, port = await connect(job.hosts, job.ssh, order)
     master = arguments.master_addr or job.hosts[0].address, arguments.master_port or port
     for worker in workers:
         worker.place = place(int(worker.rank), len(workers), worker.local_rank, worker.host.workers, *master)

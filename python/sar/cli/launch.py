@@ -7,16 +7,13 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sar.distributed.network import free_port, get_socket
 
 from .binding import MODES
 from .hosts import HostSpec, parse as parse_hosts, read as read_hosts
 from .output import Failure
-
-if TYPE_CHECKING:
-    from .remote import Ssh
 
 _DESCRIPTION = """\
 Runs SCRIPT as N workers on this machine. Each worker finds its place in the environment: RANK, WORLD_SIZE, LOCAL_RANK,
@@ -144,7 +141,8 @@ def run(arguments: argparse.Namespace) -> int:
         restarts=arguments.max_restarts,
         logs=_log_directory(arguments.log_dir),
         hosts=hosts,
-        ssh=_ssh(arguments),
+        ssh=_words(arguments.ssh),
+        python=arguments.remote_python,
         directory=arguments.directory or "",
     )
     return start(job, arguments)
@@ -177,14 +175,11 @@ def _hosts(arguments: argparse.Namespace) -> list[HostSpec]:
     return found
 
 
-def _ssh(arguments: argparse.Namespace) -> Ssh:
-    from .remote import Ssh
-
+def _words(ssh: str) -> list[str]:
     try:
-        words = shlex.split(arguments.ssh)
+        return shlex.split(ssh) or ["ssh"]
     except ValueError as error:
-        raise Failure(f"--ssh {arguments.ssh!r}: {error}", 2) from None
-    return Ssh(words or ["ssh"], arguments.remote_python)
+        raise Failure(f"--ssh {ssh!r}: {error}", 2) from None
 
 
 def _log_directory(name: str | None) -> Path | None:

@@ -66,10 +66,8 @@ class Lines:
     def feed(self, data: bytes) -> None:
         """Takes what has come, b"" at the end of the stream."""
         whole, newline, self.partial = (self.partial + data).rpartition(b"\n")
-        if len(self.partial) > _LONGEST_LINE:
+        if len(self.partial) > _LONGEST_LINE or (self.partial and not data):
             whole, newline, self.partial = whole + newline + self.partial, b"\n", b""
-        if not data and self.partial:
-            whole, newline, self.partial = self.partial, b"\n", b""
         if self.rewrites:
             state = self.partial.rsplit(b"\r", 1)
             self.progress.show(self.prefix + state[1].replace(_CLEAR, b"") if len(state) == 2 else b"")

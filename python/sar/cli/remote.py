@@ -7,17 +7,16 @@ import contextlib
 import json
 import os
 import shlex
-import signal
 import subprocess
 import sys
 from collections import deque
 from collections.abc import Sequence
-from typing import IO, Any, NamedTuple
+from typing import Any
 
 from .agent import ENDED, GREETING
 from .hosts import HostSpec
 from .lines import Lines
-from .workers import DRAIN_SECONDS, TERMINATE_SECONDS, Deliver, Outputs, Worker, chunks, in_child, open_reader
+from .workers import Deliver, Outputs, Worker, ends_within, hand_on, spawn
 
 
 class HostError(Exception):
@@ -44,19 +43,11 @@ _OF_A_HOST = (
 _OF_A_SESSION = ("SSH_", "XDG_", "DBUS_")
 
 
-class Ssh(NamedTuple):
-    """How hosts are reached."""
-
-    command: Sequence[str] = ("ssh",)
-    """The program and options of its own; ``[option ...] host command`` is put behind it."""
-    python: str = sys.executable
-    """Python on the other hosts."""
-
-    def words(self, host: str) -> list[str]:
-        """The command that runs the agent. It holds no secret: other users of either host can see it."""
-        path = os.environ.get("PYTHONPATH")
-        agent = ["exec", *(["env", f"PYTHONPATH={path}"] if path else []), self.python, "-m", "sar.cli.agent"]
-        return [*self.command, *_OPTIONS, host, " ".join(map(shlex.quote, agent))]
+def agent_command(ssh: Sequence[str], host: str, python: str) -> list[str]:
+    """The command that runs an agent on a host. It holds no secret: other users of either host can see it."""
+    path = os.environ.get("PYTHONPATH")
+    agent = ["exec", *(["env", f"PYTHONPATH={path}"] if path else []), python, "-m", "sar.cli.agent"]
+    return [*ssh, *_OPTIONS, host, " ".join(map(shlex.quote, agent))]
 
 
 def carried(environment: dict[str, str]) -> dict[str, str]:
@@ -71,76 +62,69 @@ def carried(environment: dict[str, str]) -> dict[str, str]:
 class Remote(Worker):
     """A worker of another host. Its process is that of ssh."""
 
-    def __init__(self, rank: int, local_rank: int, host: HostSpec, ssh: Ssh) -> None:
+    def __init__(self, rank: int, local_rank: int, host: HostSpec) -> None:
         super().__init__(str(rank))
-        self.local_rank, self.host, self.ssh = local_rank, host, ssh
+        self.local_rank, self.host = local_rank, host
         self.place: dict[str, str] = {}
         """The environment of the worker beside that of the order, to be set before :meth:`start`."""
-        self.process: subprocess.Popen[bytes] | None = None
         self._said: deque[bytes] = deque(maxlen=20)
         # what comes before the worker; of all connections to a host, the first shows it
         noise = Lines(sys.stderr.buffer, f"[{host.name}] ".encode(), self._said) if not local_rank else None
         self._deliver: Deliver = noise.feed if noise else self._said.append
-        self._helpers: list[asyncio.Task[None]] = []
-        self._to_agent: asyncio.WriteTransport
-        self._reading: asyncio.BaseTransport
+        self._to_agent: asyncio.WriteTransport | None = None
         self._reader: asyncio.StreamReader
 
-    async def connect(self, order: dict[str, Any]) -> int:
+    async def connect(self, ssh: Sequence[str], order: dict[str, Any]) -> int:
         """Has an agent make ready for the worker.
 
+        :param ssh: the program and options of its own; ``[option ...] host command`` is put behind it
         :returns: a port that is free there, if the order asks for one
         :raises HostError: it cannot
         """
-        words = self.ssh.words(self.host.name)
+        python, pipe = order["command"][0], subprocess.PIPE
         try:
-            self.process = subprocess.Popen(
-                words,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                preexec_fn=in_child(os.getpid()),
-                start_new_session=True,  # keys typed at the terminal go to the launcher alone
-            )
+            self.process = spawn(agent_command(ssh, self.host.name, python), stdin=pipe, stdout=pipe, stderr=pipe)
         except OSError as error:
-            raise HostError(f"cannot run {words[0]}: {error.strerror}; --ssh names another program") from None
+            raise HostError(f"cannot run {ssh[0]}: {error.strerror}; --ssh names another program") from None
         try:
             answer = await asyncio.wait_for(self._agree(self.process, order), START_SECONDS)
             trouble = answer.get("trouble")
         except asyncio.TimeoutError:
             trouble = f"it has not answered within {START_SECONDS:g} s"
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError, ValueError):
-            trouble = await self._no_agent(self.process)
+            trouble = await self._no_agent(self.process, python)
         if trouble:
             raise HostError(f"{self.host.name}: {trouble}")
         return int(answer["port"])
 
     async def _agree(self, process: subprocess.Popen[bytes], order: dict[str, Any]) -> dict[str, Any]:
         assert process.stdin and process.stdout and process.stderr
-        self._reader, self._reading = await open_reader(process.stdout)
         self._to_agent, _ = await asyncio.get_running_loop().connect_write_pipe(asyncio.BaseProtocol, process.stdin)
-        self._helpers = [asyncio.create_task(self._errors(process.stderr)), asyncio.create_task(self._live())]
+        self.pipes.append(self._to_agent)
         self._send(json.dumps(order))
+        errors = await self.read(process.stderr)
+        self.tasks = [asyncio.create_task(self._errors(errors)), asyncio.create_task(self._live())]
+        self._reader = await self.read(process.stdout)
         noise = await self._reader.readuntil(GREETING)
         for data in (noise[: -len(GREETING)], b""):
             self._deliver(data)
         return json.loads(await self._reader.readuntil(b"\n"))
 
     def _send(self, line: str) -> None:
-        if not self._to_agent.is_closing():
+        if self._to_agent and not self._to_agent.is_closing():
             self._to_agent.write(line.encode() + b"\n")
 
     async def _live(self) -> None:
         """Tells the agent again and again that the launcher lives."""
-        while True:
-            await asyncio.sleep(_LIFE_SECONDS)
+        while not self.over.done():
             self._send("")
+            await asyncio.wait([self.over], timeout=_LIFE_SECONDS)
 
-    async def _no_agent(self, process: subprocess.Popen[bytes]) -> str:
+    async def _no_agent(self, process: subprocess.Popen[bytes], python: str) -> str:
         """Why no agent has answered, as far as ssh tells."""
-        if not await _ended(process, 1.0):
+        if not await ends_within(1.0, process):
             return "something else than the agent answers"
-        await asyncio.wait(self._helpers[:1], timeout=0.2)  # the rest of its errors
+        await asyncio.wait(self.tasks[:1], timeout=0.2)  # the rest of its errors
         code = process.returncode
         last = b"".join(self._said).decode(errors="replace").strip().rpartition("\n")[2]
         said = f": {last}" if last else ""
@@ -148,18 +132,16 @@ class Remote(Worker):
             return f"ssh was killed by signal {-code}"
         if code == 255:
             return f"ssh cannot reach it{said}. It must work without a password: ssh {self.host.name} true"
-        python = f"Is SAR installed in {self.ssh.python}? --remote-python names another"
-        return f"no agent of SAR runs there{said}. {python}"
+        return f"no agent of SAR runs there{said}. Is SAR installed in {python}? --remote-python names another"
 
-    def start(self, output: Outputs) -> None:
+    async def start(self, output: Outputs) -> None:
         """Has the agent start the worker."""
         out, self._deliver = output(self)
         self._send(json.dumps(self.place))
-        self.tasks = [asyncio.create_task(chunks(self._reader, out))]
+        self.tasks.append(asyncio.create_task(hand_on(self._reader, out)))
 
-    async def _errors(self, stream: IO[bytes]) -> None:
+    async def _errors(self, reader: asyncio.StreamReader) -> None:
         """Delivers what comes on standard error, and notes what the agent says last."""
-        reader, transport = await open_reader(stream)
         held = b""
         while data := held + await reader.read(1 << 16):
             at = data.rfind(b"\0", -_LONGEST_END) if data != held else -1
@@ -169,7 +151,6 @@ class Remote(Worker):
                 self.ended(int(held[len(ENDED) :]))
                 break
         self._deliver(b"")
-        transport.close()
 
     def signal(self, number: int) -> None:
         self._send(str(int(number)))
@@ -177,75 +158,48 @@ class Remote(Worker):
     def poll(self) -> None:
         """Has the worker count as ended if ssh has, and the agent has not said how."""
         if self.code is None and self.process and self.process.poll() is not None:
-            self._helpers.append(asyncio.create_task(self._lose(self.process)))
+            self.tasks.append(asyncio.create_task(self._lose(self.process)))
 
     async def _lose(self, process: subprocess.Popen[bytes]) -> None:
-        await asyncio.wait(self._helpers[:1], timeout=0.5)  # all that has come is read
+        await asyncio.wait(self.tasks[:1], timeout=0.5)  # all that has come is read
         reason = "the connection has ended"
         if process.returncode < 0:
             reason += f": ssh was killed by signal {-process.returncode}"
         elif process.returncode == 255 and self.errors:
             reason += f": {self.errors[-1].decode(errors='replace').strip()}"
-        self._to_agent.close()
+        if self._to_agent:
+            self._to_agent.close()  # by which the agent ends the worker, if only ssh was killed
         self.why = self.why or f"is lost: {self.host.name}: {reason}"
         self.ended(_LOST)
 
-    async def close(self) -> None:
-        """Ends the connection, by which the agent ends the worker where it still runs, and waits until it has."""
-        if self.process is None:
-            return
-        if self._helpers:
-            if self.code is None:
-                self.stop(signal.SIGKILL)
-            self._to_agent.close()
-            self._reading.close()
-        if not await _ended(self.process, TERMINATE_SECONDS + 3 * DRAIN_SECONDS):
-            self.process.kill()
-            self.process.wait()
-        for task in (*self._helpers, *self.tasks):
-            task.cancel()
 
-
-async def _ended(process: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Whether a process ends within so many seconds."""
-    end = asyncio.get_running_loop().time() + seconds
-    while process.poll() is None and asyncio.get_running_loop().time() < end:
-        await asyncio.sleep(0.02)
-    return process.poll() is not None
-
-
-async def connect(specs: Sequence[HostSpec], ssh: Ssh, order: dict[str, Any], port: bool) -> tuple[list[Remote], int]:
+async def connect(specs: Sequence[HostSpec], ssh: Sequence[str], order: dict[str, Any]) -> tuple[list[Remote], int]:
     """Has agents make ready for the workers of all hosts.
 
-    :param order: what all agents are told
-    :param port: whether the first one is to find a port for rank 0
+    :param order: what all agents are told; ``port``: whether the first one is to find a port for rank 0
     :returns: the workers, and that port
     :raises HostError: which hosts are of no use, and why
     """
     gates = {spec: asyncio.Semaphore(_AT_ONCE) for spec in specs}
     refused: dict[HostSpec, HostError] = {}
     places = enumerate((spec, k) for spec in specs for k in range(spec.workers))
-    workers = [Remote(rank, k, spec, ssh) for rank, (spec, k) in places]
+    workers = [Remote(rank, k, spec) for rank, (spec, k) in places]
 
     async def one(worker: Remote) -> int:
-        own = {"local_rank": worker.local_rank, "workers": worker.host.workers, "port": port and worker.rank == "0"}
+        own = {"local_rank": worker.local_rank, "workers": worker.host.workers}
+        own["port"] = order["port"] and worker.rank == "0"
         async with gates[worker.host]:
-            if worker.host in refused:
-                raise refused[worker.host]
-            try:
-                return await worker.connect({**order, **own})
-            except HostError as error:
-                refused[worker.host] = error
-                raise
+            if worker.host not in refused:
+                try:
+                    return await worker.connect(ssh, {**order, **own})
+                except HostError as error:
+                    refused[worker.host] = error
+            return 0
 
     try:
-        found = await asyncio.gather(*map(one, workers), return_exceptions=True)
-        others = [answer for answer in found if not isinstance(answer, (int, HostError))]
-        if others:
-            raise others[0]
-        ports = [answer for answer in found if isinstance(answer, int)]
-        if len(ports) < len(workers):
-            raise HostError("\n".join(dict.fromkeys(str(answer) for answer in found if isinstance(answer, HostError))))
+        ports = await asyncio.gather(*map(one, workers))
+        if refused:
+            raise HostError("\n".join(map(str, refused.values())))
         return workers, ports[0]
     except BaseException:
         with contextlib.suppress(asyncio.CancelledError):

@@ -12,7 +12,7 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import IO
+from typing import IO, Any
 
 from .binding import Seat
 
@@ -47,10 +47,12 @@ class Worker:
         self.why = ""
         """Why it counts as ended, where nobody could see it end."""
         self.stopped_by: set[int] = set()
+        self.process: subprocess.Popen[bytes] | None = None
+        self.pipes: list[asyncio.BaseTransport] = []
         self.tasks: list[asyncio.Task[None]] = []
         """They end when all that the worker prints has been handed on."""
 
-    def start(self, output: Outputs) -> None:
+    async def start(self, output: Outputs) -> None:
         raise NotImplementedError
 
     def signal(self, number: int) -> None:
@@ -63,7 +65,27 @@ class Worker:
 
     async def close(self) -> None:
         """Kills it if it still runs, and waits until it has ended."""
-        raise NotImplementedError
+        if self.process is None:
+            return
+        if self.code is None:
+            self.signal(signal.SIGKILL)
+        for pipe in self.pipes:
+            pipe.close()
+        if not await ends_within(TERMINATE_SECONDS + 3 * DRAIN_SECONDS, self.process):
+            self.process.kill()
+            self.process.wait()
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+    async def read(self, source: IO[bytes]) -> asyncio.StreamReader:
+        """Reads from a pipe, at most until :meth:`close`."""
+        reader = asyncio.StreamReader()
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), source
+        )
+        self.pipes.append(transport)
+        return reader
 
     def ended(self, code: int) -> None:
         """Notes how the worker has ended, unless it counts as ended already."""
@@ -112,22 +134,13 @@ class Local(Worker):
     def __init__(self, command: Sequence[str], environment: dict[str, str], seat: Seat) -> None:
         super().__init__(environment.get("RANK", "0"))
         self.command, self.environment, self.seat = list(command), {**environment, **seat.variables()}, seat
-        self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self, output: Outputs) -> None:
-        deliver = output(self)
-        self.process = subprocess.Popen(
-            self.command,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            preexec_fn=in_child(os.getpid(), self.seat),
-            start_new_session=True,  # its own process group: signals reach its children too
-        )
+    async def start(self, output: Outputs) -> None:
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        self.process = spawn(self.command, self.seat, env=self.environment, **pipes)
         assert self.process.stdout and self.process.stderr
-        streams = zip((self.process.stdout, self.process.stderr), deliver)
-        self.tasks = [asyncio.create_task(carry(stream, to)) for stream, to in streams]
+        for stream, deliver in zip((self.process.stdout, self.process.stderr), output(self)):
+            self.tasks.append(asyncio.create_task(hand_on(await self.read(stream), deliver)))
 
     def signal(self, number: int) -> None:
         if self.code is None and self.process:
@@ -139,31 +152,8 @@ class Local(Worker):
             self.signal(signal.SIGKILL)  # children it left; before it is reaped its group's number is nobody else's
             self.ended(process.wait())
 
-    async def close(self) -> None:
-        self.signal(signal.SIGKILL)
-        while self.process and self.code is None:
-            self.poll()
-            await asyncio.sleep(0.005)
-        for task in self.tasks:
-            task.cancel()
 
-
-def signal_group(leader: int, number: int) -> None:
-    """Signals a process and its children."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(leader, number)
-
-
-async def open_reader(source: IO[bytes]) -> tuple[asyncio.StreamReader, asyncio.BaseTransport]:
-    """Reads from a pipe or a socket. To close the transport ends the stream."""
-    reader = asyncio.StreamReader()
-    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), source
-    )
-    return reader, transport
-
-
-async def chunks(reader: asyncio.StreamReader, deliver: Deliver) -> None:
+async def hand_on(reader: asyncio.StreamReader, deliver: Deliver) -> None:
     """Delivers what a stream carries as it comes, b"" at the end."""
     try:
         while data := await reader.read(1 << 16):
@@ -172,25 +162,33 @@ async def chunks(reader: asyncio.StreamReader, deliver: Deliver) -> None:
         deliver(b"")
 
 
-async def carry(source: IO[bytes], deliver: Deliver) -> None:
-    """:func:`chunks` of a pipe, which is closed."""
-    reader, transport = await open_reader(source)
-    try:
-        await chunks(reader, deliver)
-    finally:
-        transport.close()
+async def ends_within(seconds: float, process: subprocess.Popen[bytes]) -> bool:
+    """Whether a process ends within so many seconds."""
+    end = time.monotonic() + seconds
+    while process.poll() is None and time.monotonic() < end:
+        await asyncio.sleep(0.02)
+    return process.poll() is not None
 
 
-def in_child(parent: int, seat: Seat | None = None) -> Callable[[], None]:
-    """What a child does before it becomes what it is to run."""
-    libc = ctypes.CDLL(None, use_errno=True)
+def spawn(command: Sequence[str], seat: Seat | None = None, **options: Any) -> subprocess.Popen[bytes]:
+    """Starts a process that the kernel ends if this one dies, even by SIGKILL.
+
+    :param options: of ``subprocess.Popen``
+    """
+    parent, libc = os.getpid(), ctypes.CDLL(None)
 
     def before_exec() -> None:
-        # The kernel ends the worker if the launcher dies, even by SIGKILL. It may have died before this line.
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
+        if os.getppid() != parent:  # which has died before the line above
             os._exit(1)
         if seat is not None and seat.cores is not None:
             os.sched_setaffinity(0, seat.cores)
 
-    return before_exec
+    # a process group of its own: signals reach its children too, and keys typed at the terminal the launcher alone
+    return subprocess.Popen(command, preexec_fn=before_exec, start_new_session=True, **options)
+
+
+def signal_group(leader: int, number: int) -> None:
+    """Signals a process and its children."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader, number)

@@ -8,9 +8,15 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator, Mapping
-from typing import Any, TextIO, Union
+from typing import TYPE_CHECKING, Any, TextIO, Union
 
 from sar.errors import FormatError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+NPY_BEGIN = 4096
+"""Where the rows of a ``.npy`` file that SAR writes begin: a page. Room for any shape, which may become known last."""
 
 
 def description_of(path: Union[str, os.PathLike[str]]) -> str:
@@ -86,6 +92,13 @@ def id_files(description: str, part: int, info: Mapping[str, Any]) -> dict[str, 
     folder = os.path.join(os.path.dirname(description), f"part{part}")
     files = {kind: os.path.join(folder, ids_file(kind, n)) for n, kind in enumerate(info["node_types"])}
     return {kind: path for kind, path in files.items() if os.path.isfile(path)}
+
+
+def npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    """The first ``NPY_BEGIN`` bytes of a ``.npy`` file, in version 1.0 of numpy's format."""
+    text = repr({"descr": dtype.str, "fortran_order": False, "shape": shape}).encode("ascii")
+    body = text.ljust(NPY_BEGIN - 11) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(body).to_bytes(2, "little") + body
 
 
 def sync_directory(path: Union[str, os.PathLike[str]]) -> None:

@@ -13,8 +13,6 @@ from sar.autograd.fetch import fetch
 from .relation import Relation
 from .types import ALL
 
-__all__ = ["SourceColumns", "pick_degrees"]
-
 
 class SourceColumns(Tensor):
     """int64 ``[edges]``: the columns of the sources of edges, own rows and behind them halo rows. An ordinary tensor in

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Sequence
+from typing import Any, Iterator
 
 import torch
 from torch import Tensor
-
-__all__ = ["Counts", "counts"]
 
 
 class Counts(Tensor):
@@ -18,6 +16,13 @@ class Counts(Tensor):
 
     whole: Tensor
 
+    @staticmethod
+    def of(own: Tensor, whole: Tensor) -> Counts:
+        """int64 ``[graphs]``: rows of this worker, which know the rows of all."""
+        made = own.as_subclass(Counts)
+        made.whole = whole
+        return made
+
     def __iter__(self) -> Iterator[Tensor]:
         return (self[i] for i in range(len(self)))  # torch's own does not ask for overrides
 
@@ -26,21 +31,10 @@ class Counts(Tensor):
         kwargs = kwargs or {}
         with torch._C.DisableTorchFunctionSubclass():
             if func is Tensor.__getitem__:
-                return _counts(args[0][args[1]], args[0].whole[args[1]])
+                return Counts.of(args[0][args[1]], args[0].whole[args[1]])
             if func in _QUOTIENTS and len(args) == 2 and isinstance(args[1], Counts):
                 return func(args[0], args[1].whole, **kwargs)
             return func(*args, **kwargs)
 
 
 _QUOTIENTS = frozenset([torch.div, torch.true_divide, Tensor.div, Tensor.__truediv__, Tensor.true_divide])
-
-
-def counts(own: Sequence[int], whole: Sequence[int]) -> Tensor:
-    """int64 ``[graphs]``: rows of this worker, which know the rows of all."""
-    return _counts(torch.tensor(own), torch.tensor(whole))
-
-
-def _counts(own: Tensor, whole: Tensor) -> Tensor:
-    made: Any = own.as_subclass(Counts)
-    made.whole = whole
-    return made

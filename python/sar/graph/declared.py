@@ -12,8 +12,6 @@ from sar.graph.edge_tensor.nested import mapped, tensors
 from sar.graph.edge_tensor.tensor import EdgeTensor, values
 from sar.graph.udf.outside import Outside
 
-__all__ = ["called"]
-
 
 def called(run: Callable[..., Any], owner: Any, args: Any, kwargs: Dict[str, Any]) -> Any:
     """Calls a function, as one of an expression where tensors of edges are among its arguments.

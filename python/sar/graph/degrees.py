@@ -18,8 +18,6 @@ from sar.distributed.agreement import anywhere
 
 from .relation import Relation
 
-__all__ = ["agree_on_degrees", "for_caller", "has_zero_in_degree"]
-
 
 def agree_on_degrees(relations: Sequence[Relation], out: bool = False) -> None:
     """Finds out for each relation whether a node of any worker has no in-edge. Collective.

@@ -9,8 +9,6 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["FewRows"]
-
 
 class FewRows(TorchFunctionMode):
     """Inside, tensors of no row, or of one, are reshaped as tensors of more rows are.

@@ -19,8 +19,6 @@ from .types import Etype
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["GraphIndex", "LayerSupport"]
-
 
 class LayerSupport(Subgraphs):
     """What a graph manager inherits so that DGL's layers find what they look for."""

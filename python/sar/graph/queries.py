@@ -12,7 +12,7 @@ from sar.autograd.fetch import fetch
 from sar.data.partition_book import CanonicalEtype, canonical
 
 from .columns import SourceColumns, pick_degrees
-from .counts import counts
+from .counts import Counts
 from .degrees import for_caller
 from .refused import refuse_libraries
 from .relation import Relation
@@ -182,12 +182,12 @@ class GraphQueries(InMemory):
     def batch_num_nodes(self, ntype: Optional[str] = None) -> Tensor:
         """Own nodes of each graph in the batch: one graph. A quotient by it is one by the nodes of all workers."""
         refuse_libraries("graph.batch_num_nodes")
-        return counts([self.num_nodes(ntype)], [self.num_nodes_global(ntype)])
+        return Counts.of(torch.tensor([self.num_nodes(ntype)]), torch.tensor([self.num_nodes_global(ntype)]))
 
     def batch_num_edges(self, etype: Optional[Etype] = None) -> Tensor:
         """In-edges of each graph in the batch: one graph. A quotient by it is one by the edges of all workers."""
         refuse_libraries("graph.batch_num_edges")
-        return counts([self.num_edges(etype)], [self.num_edges_global(etype)])
+        return Counts.of(torch.tensor([self.num_edges(etype)]), torch.tensor([self.num_edges_global(etype)]))
 
     @property
     def batch_size(self) -> int:
@@ -324,9 +324,8 @@ class NodeView:
         return rows.rows(self._side == "dstdata")
 
     def __getitem__(self, ntype: Optional[str]) -> Space:
-        if ntype == slice(None):
-            ntype = None
-        frame = self._graph._state.frames[self._graph._ntype(ntype, self._kinds)]
+        kind = self._graph._ntype(None if ntype == slice(None) else ntype, self._kinds)
+        frame = self._graph._state.frames[kind]
         if self._side == "ndata":
             refuse_ndata(self._graph)
         return Space(getattr(frame, self._side))
@@ -374,9 +373,8 @@ class EdgeView:
         return (src, dst) if form == "uv" else eid if form == "eid" else (src, dst, eid)
 
     def __getitem__(self, etype: Etype) -> Space:
-        if etype == slice(None):
-            return Space(self._graph._state.edge_frames[self._graph._relation(None).canonical])
-        return Space(self._graph._state.edge_frames[self._graph._relation(etype).canonical])
+        relation = self._graph._relation(None if etype == slice(None) else etype)
+        return Space(self._graph._state.edge_frames[relation.canonical])
 
 
 def edge_ends(relation: Relation) -> Tuple[Tensor, Tensor]:

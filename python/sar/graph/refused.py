@@ -13,9 +13,6 @@ from typing import Any, Callable, Dict, Tuple
 
 from sar.errors import WholeGraphError
 
-__all__ = ["IsBlock", "Refused", "caller", "library_call", "public_name", "refusal", "refuse_libraries"]
-__all__ += ["refuse_smallest"]
-
 _MATRIX = (
     "the matrix has edges of all workers. Multiply by it with update_all(copy_u, sum); compute what needs all of it, "
     "such as the singular vectors of dgl.svd_pe, in DGL before the graph is partitioned, and keep the result in ndata"

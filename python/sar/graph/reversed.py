@@ -21,7 +21,7 @@ from sar.data.partition_book import CanonicalEtype
 
 from .columns import pick_degrees
 from .degrees import for_caller
-from .edge_tensor.tensor import EdgeTensor
+from .edge_tensor.tensor import values
 from .frames import EdgeFrame, NodeFrame, kept_columns
 from .layer_support import GraphIndex
 from .message_passing import builtin
@@ -32,8 +32,6 @@ from .relation import Relation
 from .state import GraphState
 from .types import ALL
 from .udf.batches import EdgeBatch
-
-__all__ = ["ReversedGraph"]
 
 OTHER_SIDE = {"u": "v", "v": "u", "e": "e"}
 
@@ -198,8 +196,7 @@ class ReversedGraph(Refused):
             for side, field in sent.terms:
                 check(found[side], *space.count(side), space.label(side, field))
             return found.get("e"), found.get("v")
-        value = edge_values(space, sent)
-        return (value.materialize() if isinstance(value, EdgeTensor) else value), None
+        return values(edge_values(space, sent)), None
 
 
 class _ReversedEdgeSpace(EdgeSpace):

@@ -10,8 +10,6 @@ from torch import nn
 
 from sar.autograd.compile import uncompiled
 
-__all__ = ["rowwise"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -27,8 +27,6 @@ from .udf.batches import Columns, EdgeBatch, EdgeFunction, NodeBatch, NodeFuncti
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Subgraphs", "edges_from", "edges_kept_at_random", "first_ids", "graph_of_sets"]
-
 
 class Subgraphs(MessagePassing):
     """``remove_edges``, ``send_and_recv`` and filters, for graph managers to inherit."""

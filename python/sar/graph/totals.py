@@ -9,6 +9,7 @@ from torch import Tensor
 
 from sar._engine import abi, session as _session
 from sar.data.loading import full_name
+from sar.distributed.agreement import equal_on_all
 
 LABELS = ("y", "labels", "label")
 """What columns with the classes of nodes are called."""
@@ -20,9 +21,8 @@ def classes_of(columns: Mapping[str, Mapping[str, Tensor]]) -> Dict[str, int]:
     :param columns: columns of own nodes by type, the same on all workers
     """
     labels = [next((own[name] for name in LABELS if name in own), torch.empty(0)) for own in columns.values()]
-    found = torch.tensor([_own_classes(column) for column in labels], dtype=torch.int64)
-    _session.all_reduce(found, "max", abi.TRAIN)
-    return {kind: count for kind, count in zip(columns, found.tolist()) if count > 0}
+    _, found = equal_on_all([], [_own_classes(column) for column in labels])
+    return {kind: count for kind, count in zip(columns, found) if count > 0}
 
 
 def _own_classes(labels: Tensor) -> int:

@@ -7,29 +7,18 @@ import errno
 import os
 import re
 import resource
-from typing import Any, BinaryIO, Callable, Iterator, List, Tuple
-
-import numpy as np
+from typing import Any, BinaryIO, Callable, Iterator, List
 
 from sar.data.directory import sync_directory
 from sar.distributed.network import awaited
 from sar.extras import need
 from sar.units import size
 
-BEGIN = 4096
-"""Where the rows of a ``.npy`` file begin: a page, so that slabs begin with pages too."""
 PART = re.compile(r"part-(\d{5,})-of-(\d{5,})\.parquet")
 SHARED_SECONDS = 10.0
 """How long a worker waits until what rank 0 has made appears on its own host."""
 RUN, PLACE, TOTAL = b"sar.run", b"sar.part", b"sar.rows"
 """Keys of a Parquet file's metadata: what files of one call have in common, "2 of 4", rows of all files together."""
-
-
-def header(dtype: np.dtype[Any], shape: Tuple[int, ...]) -> bytes:
-    """The first ``BEGIN`` bytes of a ``.npy`` file, in version 1.0 of numpy's format."""
-    text = repr({"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}).encode("ascii")
-    body = text.ljust(BEGIN - 11) + b"\n"
-    return b"\x93NUMPY\x01\x00" + len(body).to_bytes(2, "little") + body
 
 
 def arrow() -> Any:

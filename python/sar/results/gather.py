@@ -8,9 +8,10 @@ from typing import Any, BinaryIO, Iterator, List, NamedTuple, Sequence
 
 import numpy as np
 
+from sar.data.directory import npy_header
 from sar.errors import FormatError
 
-from .files import PART, PLACE, RUN, TOTAL, arrow, header, name_of, names_full_disk, parts_in, whole_file
+from .files import PART, PLACE, RUN, TOTAL, arrow, name_of, names_full_disk, parts_in, whole_file
 
 BATCH_BYTES = 64 << 20
 """Bytes of rows that are held of all files together, about."""
@@ -103,7 +104,7 @@ def _write_npy(pa: Any, files: Sequence[Any], total: int, file: BinaryIO) -> Non
     dtype = np.dtype(kind.to_pandas_dtype())
     flat = not pa.types.is_fixed_size_list(values[0]) and len(values) == 1
     at = 0
-    file.write(header(dtype, (total,) if flat else (total, width)))
+    file.write(npy_header(dtype, (total,) if flat else (total, width)))
     for table in merged(pa, files):
         ids = table.column("id").to_numpy()
         if not np.array_equal(ids, np.arange(at, at + len(ids))):

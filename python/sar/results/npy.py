@@ -19,10 +19,11 @@ import torch
 from torch import Tensor
 
 from sar._engine import session as _session
+from sar.data.directory import NPY_BEGIN, npy_header
 from sar.distributed.agreement import all_or_none, raise_everywhere, said_by_all
 from sar.distributed.collectives import exchange_tensors
 
-from .files import BEGIN, await_shared, header, names_full_disk, sync_directory
+from .files import await_shared, names_full_disk, sync_directory
 from .rows import OwnRows
 
 ROUND_BYTES = 32 << 20
@@ -53,12 +54,12 @@ class Layout(NamedTuple):
 
     @property
     def size(self) -> int:
-        return BEGIN + self.rows * self.row_bytes
+        return NPY_BEGIN + self.rows * self.row_bytes
 
 
 def layout(rows: int, row_bytes: int, world: int) -> Layout:
-    """Slabs of whole pages."""
-    unit = BEGIN // math.gcd(BEGIN, row_bytes)
+    """Slabs of whole pages, as the rows of the file begin with one."""
+    unit = NPY_BEGIN // math.gcd(NPY_BEGIN, row_bytes)
     slab = -(-max(1, -(-rows // world)) // unit) * unit
     window = max(1, min(slab, ROUND_BYTES // world // row_bytes))
     return Layout(rows, row_bytes, slab, window)
@@ -85,7 +86,7 @@ def write(path: str, own: OwnRows, tensor: Tensor) -> None:
         nonce = said_by_all(nonce)[0]
         all_or_none(_NAME, lambda: file.open(nonce) if rank else None)
         raise_everywhere(_NAME, _write_slab(file, plan, own, tensor))
-        first = header(dtype, (own.total, *tensor.shape[1:]))
+        first = npy_header(dtype, (own.total, *tensor.shape[1:]))
         all_or_none(_NAME, lambda: file.publish(path, first) if rank == 0 else None)
     except BaseException:
         file.remove()
@@ -106,7 +107,7 @@ def _write_slab(file: _File, plan: Layout, own: OwnRows, tensor: Tensor) -> Opti
         if error is not None:
             continue
         try:
-            file.write(BEGIN + begin * plan.row_bytes, _in_order(begin, end, numbers, rows))
+            file.write(NPY_BEGIN + begin * plan.row_bytes, _in_order(begin, end, numbers, rows))
         except Exception as caught:
             error = caught
     if error is None:

@@ -113,16 +113,12 @@ func (l *Link) WithReader(read Reader) *Direct {
 
 // SendFrom offers payload and returns when the receiver has it.
 func (l *Direct) SendFrom(tag transport.Tag, payload []byte, deadline time.Time) error {
-	return l.Sending(func() error {
-		if len(payload) > transport.MaxFrame {
-			return &transport.FrameError{Peer: l.peer, Detail: "payload over MaxFrame"}
-		}
-		if err := l.out.Offer(tag, payload, deadline); err != nil {
+	return l.SendingDirect(payload, func() error {
+		err := l.out.Offer(tag, payload, deadline)
+		if err != nil {
 			l.Fail(err) // part of it may have been read
-			return err
 		}
-		l.Sent(len(payload))
-		return nil
+		return err
 	})
 }
 

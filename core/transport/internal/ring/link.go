@@ -45,7 +45,9 @@ type Link struct {
 	out   *Producer
 	in    *Consumer
 	free  func() // unmaps the rings and lets the peer know
-	wake  func(error)
+	// wake, of links that block elsewhere than in their rings, is called with the error of each
+	// Fail, and with ErrClosed by Close before it waits for calls in progress.
+	wake func(error)
 	// The locks are never waited for in normal use, as one goroutine sends and
 	// one receives; they let Close wait until nobody is in the memory.
 	sendMu, recvMu sync.Mutex
@@ -56,11 +58,6 @@ type Link struct {
 func NewLink(about transport.Properties, peer int, out *Producer, in *Consumer, free func()) *Link {
 	return &Link{about: about, peer: peer, out: out, in: in, free: free}
 }
-
-// OnEnd has wake called with the error of each Fail, and with ErrClosed by Close
-// before it waits for calls in progress: for links that block elsewhere than in
-// their rings. Before the link is used.
-func (l *Link) OnEnd(wake func(error)) { l.wake = wake }
 
 func (l *Link) Peer() int                        { return l.peer }
 func (l *Link) Properties() transport.Properties { return l.about }
@@ -74,6 +71,20 @@ func (l *Link) Sending(f func() error) error {
 		return err
 	}
 	return f()
+}
+
+// SendingDirect is Sending for an f that sends payload as one direct frame, which is counted.
+func (l *Link) SendingDirect(payload []byte, f func() error) error {
+	return l.Sending(func() error {
+		if len(payload) > transport.MaxFrame {
+			return &transport.FrameError{Peer: l.peer, Detail: "payload over MaxFrame"}
+		}
+		err := f()
+		if err == nil {
+			l.Sent(len(payload))
+		}
+		return err
+	})
 }
 
 // Receiving runs f while Close waits, unless the link has ended.

@@ -47,17 +47,25 @@ func Bytes(maxPayload int) int { return control + 3*FrameBytes(maxPayload) }
 // page is what memory is mapped in; a link uses whole pages of what it may.
 const page = 4096
 
-// MaxPayload returns the largest payload for which a link may have `rings`
-// rings and `frames` single frames in the whole pages of total bytes, in steps
-// of 64.
-func MaxPayload(total, rings, frames int) (int, error) {
-	if total < page {
+// MaxPayload returns the largest payload, in steps of 64, for which the two rings
+// of a link fit into the whole pages of linkBytes.
+func MaxPayload(linkBytes int) (int, error) {
+	if linkBytes < page {
 		return 0, fmt.Errorf("transport: %d bytes of window for a link are too few, at least %d are needed: raise the window",
-			total, page)
+			linkBytes, page)
 	}
-	total &^= page - 1
-	largest := (total - rings*control) / (3*rings + frames) &^ (slot - 1)
-	return min(largest-slot, transport.MaxFrame), nil
+	linkBytes &^= page - 1
+	frame := (linkBytes/2 - control) / 3 &^ (slot - 1)
+	return min(frame-slot, transport.MaxFrame), nil
+}
+
+// Memory makes the memory of the two rings of a link, for payloads of at most
+// maxPayload bytes.
+func Memory(linkBytes int) (memory mem.Array[byte], maxPayload int, err error) {
+	if maxPayload, err = MaxPayload(linkBytes); err == nil {
+		memory, err = mem.Make[byte](mem.Window, 2*Bytes(maxPayload))
+	}
+	return memory, maxPayload, err
 }
 
 type ring struct {
@@ -304,14 +312,11 @@ func (c *Consumer) parse() (transport.Frame, error) {
 		at = 0
 		copy(header[:], c.data[headerAt:])
 	}
-	if c.offered = c.read != nil && transport.IsDirect(header[:]); c.offered {
-		header[transport.DirectAt] = 0
-	}
-	tag, n, err := transport.ParseHeader(header[:], c.ring.peer, c.max)
+	tag, n, direct, err := transport.ParseHeader(header[:], c.ring.peer, c.max)
 	if err != nil {
 		return transport.Frame{}, err
 	}
-	if c.offered && n != offerBytes {
+	if c.offered = direct; direct && (c.read == nil || n != offerBytes) {
 		return transport.Frame{}, c.damaged("offer of %d bytes", n)
 	}
 	need := uint64(FrameBytes(n))

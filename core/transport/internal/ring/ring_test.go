@@ -22,18 +22,15 @@ func memory(t testing.TB, max int) []byte {
 
 func TestMaxPayload(t *testing.T) {
 	for _, total := range []int{4096, 5000, 8192, 65536, 1<<20 + 1, 1 << 33} {
-		for _, parts := range [][2]int{{2, 0}, {1, 1}} {
-			max, err := MaxPayload(total, parts[0], parts[1])
-			if err != nil {
-				t.Fatal(err)
-			}
-			if used := parts[0]*Bytes(max) + parts[1]*FrameBytes(max); used > total || max%64 != 0 || max < 64 ||
-				max > transport.MaxFrame {
-				t.Errorf("%d bytes for %v: frames of %d use %d", total, parts, max, used)
-			}
+		max, err := MaxPayload(total)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if used := 2 * Bytes(max); used > total || max%64 != 0 || max < 64 || max > transport.MaxFrame {
+			t.Errorf("%d bytes: frames of %d use %d", total, max, used)
 		}
 	}
-	if _, err := MaxPayload(4095, 2, 0); err == nil {
+	if _, err := MaxPayload(4095); err == nil {
 		t.Error("a link of less than a page was made")
 	}
 }

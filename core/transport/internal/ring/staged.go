@@ -1,10 +1,12 @@
 package ring
 
 import (
+	"cmp"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"sar/core/mem"
 	"sar/core/transport"
 )
 
@@ -16,17 +18,19 @@ import (
 // frame leaves an empty one that keeps its place in the order.
 type Staged struct {
 	*Link
+	Memory  mem.Array[byte] // of both rings, what comes in first; the link's to free
 	Out     *Producer
-	OutEnds *State // of the sender
+	Drain   *Consumer // the writer's end of the same ring, nil where there is no writer
+	OutEnds *State    // of the sender
 	In      *Consumer
 	Fill    *Producer     // the reader's end of the same ring
 	InEnds  *State        // of the receiver and the reader
 	Reader  chan struct{} // closed when the reader has left
 	Ended   chan struct{} // closed when this side failed or closed
+	Passed  func()        // is told when a direct frame has left the ring
 
 	Landings chan Landing // from the receiver to the reader
 	size     atomic.Int64 // payload bytes of the direct frame that waits for its landing, -1: none
-	end      sync.Once
 }
 
 // Landing is where a direct payload goes, and how it got there.
@@ -35,26 +39,33 @@ type Landing struct {
 	Done chan error
 }
 
-// NewStaged makes a link with frames of up to max bytes. memory is Bytes(max) for what comes in and as much, behind
-// that, for what goes out. writer is the state of who takes frames out of the latter, nil where nobody waits for
-// them. Call Leave when the link ends.
-func NewStaged(about transport.Properties, peer, max int, memory []byte, writer *State, free func()) *Staged {
-	in, out := memory[:Bytes(max)], memory[Bytes(max):]
-	s := &Staged{OutEnds: NewState(0), InEnds: NewState(0), Reader: make(chan struct{}), Ended: make(chan struct{}),
-		Landings: make(chan Landing)}
-	s.size.Store(-1)
-	if writer == nil {
-		writer = s.OutEnds
+// NewStaged makes a link that may use linkBytes. writer is the state of who takes frames out of the ring of what is
+// sent, nil where nobody waits for them. interrupt wakes whoever is blocked outside of the rings, as Link.wake does.
+func NewStaged(about transport.Properties, peer, linkBytes int, writer *State, interrupt func(error),
+	free func()) (*Staged, error) {
+	memory, max, err := Memory(linkBytes)
+	if err != nil {
+		return nil, err
 	}
-	s.Out = NewProducer(out, max, peer, s.OutEnds, writer.Data.Signal)
+	in, out := memory.Data[:Bytes(max)], memory.Data[Bytes(max):]
+	s := &Staged{Memory: memory, OutEnds: NewState(0), InEnds: NewState(0), Reader: make(chan struct{}),
+		Ended: make(chan struct{}), Passed: func() {}, Landings: make(chan Landing)}
+	s.size.Store(-1)
+	wake := func() {}
+	if writer != nil {
+		s.Drain, wake = NewConsumer(out, max, peer, writer, s.OutEnds.Space.Signal), writer.Data.Signal
+	}
+	s.Out = NewProducer(out, max, peer, s.OutEnds, wake)
 	s.In = NewConsumer(in, max, peer, s.InEnds, s.InEnds.Space.Signal)
 	s.Fill = NewProducer(in, max, peer, s.InEnds, s.InEnds.Data.Signal)
 	s.Link = NewLink(about, peer, s.Out, s.In, free)
-	return s
+	end := sync.OnceFunc(func() { close(s.Ended) })
+	s.wake = func(err error) {
+		end()
+		interrupt(err)
+	}
+	return s, nil
 }
-
-// Leave closes Ended.
-func (s *Staged) Leave() { s.end.Do(func() { close(s.Ended) }) }
 
 // PeerEnded notes that the peer has gone: what has come is still received.
 func (s *Staged) PeerEnded(err error) {
@@ -64,13 +75,7 @@ func (s *Staged) PeerEnded(err error) {
 
 // InErr is why nothing is received any more.
 func (s *Staged) InErr() error {
-	if err := s.InEnds.Err(); err != nil {
-		return err
-	}
-	if err := s.InEnds.GoneErr(); err != nil {
-		return err
-	}
-	return &transport.PeerGone{Peer: s.peer}
+	return cmp.Or[error](s.InEnds.Err(), s.InEnds.GoneErr(), &transport.PeerGone{Peer: s.peer})
 }
 
 // Announce puts the place of a direct frame of n bytes into the ring, when there is room by the deadline.
@@ -83,16 +88,24 @@ func (s *Staged) Announce(tag transport.Tag, n int, deadline time.Time) error {
 	return err
 }
 
-// Receive receives the next frame, which must be a direct one of len(dst) bytes. It does not return before
-// the reader has left dst alone. passed is called when the frame has left the ring.
-func (s *Staged) Receive(dst []byte, deadline time.Time, passed func()) (tag transport.Tag, err error) {
+// ReceiveInto receives the next frame, which must be a direct one of len(dst) bytes. It does not return before
+// the reader has left dst alone.
+func (s *Staged) ReceiveInto(dst []byte, deadline time.Time) (tag transport.Tag, err error) {
+	err = s.Receiving(func() error {
+		tag, err = s.receive(dst, deadline)
+		return err
+	})
+	return tag, err
+}
+
+func (s *Staged) receive(dst []byte, deadline time.Time) (tag transport.Tag, err error) {
 	f, err := s.In.Next(deadline)
 	if err != nil {
 		return f.Tag, err
 	}
 	n := s.size.Swap(-1)
 	s.In.Release()
-	passed()
+	s.Passed()
 	if n != int64(len(dst)) || len(f.Payload) != 0 {
 		return f.Tag, &transport.FrameError{Peer: s.peer, Detail: "another frame than the direct one that is due"}
 	}

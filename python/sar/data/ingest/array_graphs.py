@@ -10,13 +10,11 @@ import numpy as np
 
 from .arrays import Rows, memory_rows, npy_rows
 from .engine import Engine
-from .schema import EDGE, NODE, Edges, Graph, Nodes
+from .schema import NODE, ONE, Edges, Graph, Nodes, Triple, triple_of
 from .tables import array_table, pair_table
 
 _NAMES = {"x": "features", "y": "labels", "edge_weight": "weight"}
 _EDGES, _COUNT = "edge_index", "num_nodes"
-
-Triple = tuple[str, str, str]
 
 
 def npy_directory(path: Path) -> dict[str, Rows]:
@@ -26,69 +24,53 @@ def npy_directory(path: Path) -> dict[str, Rows]:
 
 def from_arrays(arrays: Mapping[str, Rows], name: str, engine: Engine) -> Graph:
     """A graph out of ``edge_index`` and arrays of features, as ``.npz`` files have them. With several types,
-    ``source:relation:destination/edge_index`` and ``type/x``. Types are in the order in which arrays first name them.
+    ``source:relation:destination/edge_index`` and ``type/x``. Types are in the order in which arrays first name them,
+    before a slash or as an end of edges.
 
     The number of nodes is that of the rows of ``x``, ``y`` or a mask; else ``num_nodes``; else the largest id + 1.
 
     :raises ValueError: there are no edges, or an array belongs to nothing
     """
     if _EDGES in arrays:
-        arrays = {f"{NODE}:{EDGE}:{NODE}/{key}" if key == _EDGES else f"{NODE}/{key}": a for key, a in arrays.items()}
         # what has a row for each edge, and not for each node, is of the edges
-        edges = max(arrays[f"{NODE}:{EDGE}:{NODE}/{_EDGES}"].shape)
-        nodes = _count(NODE, arrays)
-        of_edges = {key for key, a in arrays.items() if a.shape[:1] == (edges,) and nodes != edges and ":" not in key}
-        arrays = {
-            key.replace(NODE, f"{NODE}:{EDGE}:{NODE}", 1) if key in of_edges else key: a for key, a in arrays.items()
-        }
-    found = {_triple(key[: -len(_EDGES) - 1], name) for key in arrays if key.endswith(f"/{_EDGES}")}
-    triples = [t for t in dict.fromkeys(tuple(key.partition("/")[0].split(":")) for key in arrays) if t in found]
+        edges, nodes = max(arrays[_EDGES].shape), _count(arrays)
+        of_edges = {key for key, a in arrays.items() if key == _EDGES or (len(a) == edges and edges != nodes)}
+        arrays = {f"{':'.join(ONE) if key in of_edges else NODE}/{key}": a for key, a in arrays.items()}
+    owners: dict[str, dict[str, Rows]] = {}
+    for key, rows in arrays.items():
+        owner, _, own = key.partition("/")
+        owners.setdefault(owner, {})[own] = rows
+    expected = f"{name}: expected edges under source:relation:destination/{_EDGES}, found"
+    found = [owner for owner, own in owners.items() if _EDGES in own]
+    triples = {owner: triple_of(owner, f"{expected} {owner}/{_EDGES}") for owner in found}
     if not triples:
         raise ValueError(
             f"{name}: expected an array {_EDGES!r}, or one for each type of edge, found {', '.join(arrays)}"
         )
-    types = _in_order(arrays, triples)
-    graph = Graph("", {}, [])
-    used = set()
-    for triple in triples:
-        prefix = ":".join(triple) + "/"
-        own = {key[len(prefix) :]: a for key, a in arrays.items() if key.startswith(prefix)}
-        used |= {prefix + key for key in own}
-        graph.edges.append(edges_of(triple, own.pop(_EDGES), own, engine))
-    for one in types:
-        own = {key[len(one) + 1 :]: a for key, a in arrays.items() if key.startswith(f"{one}/")}
-        used |= {f"{one}/{key}" for key in own}
-        count = _count(one, arrays)
-        if count is None:
-            count = _largest(one, graph.edges, engine) + 1
-        own.pop(_COUNT, None)
-        graph.nodes[one] = nodes_of(one, count, own)
-    unused = sorted(set(arrays) - used)
+    ends = {end for triple in triples.values() for end in triple[::2]}
+    types = [end for end in dict.fromkeys(end for owner in owners for end in owner.split(":")[::2]) if end in ends]
+    unused = sorted(key for key in arrays if "/" not in key or key.partition("/")[0] not in (*triples, *types))
     if unused:
         raise ValueError(f"{name}: {unused[0]!r} belongs to no type of node or edge")
+    graph = Graph("", {}, [])
+    for owner, triple in triples.items():
+        graph.edges.append(edges_of(triple, owners[owner].pop(_EDGES), owners[owner], engine))
+    for one in types:
+        features = owners.get(one, {})
+        count = _count(features)
+        if count is None:
+            count = _largest(one, graph.edges, engine) + 1
+        features.pop(_COUNT, None)
+        graph.nodes[one] = nodes_of(one, count, features)
     return graph
 
 
-def _in_order(arrays: Mapping[str, Rows], triples: list[Triple]) -> list[str]:
-    """Node types in the order in which arrays name them: before a slash, or as an end of edges."""
-    known = {end for triple in triples for end in (triple[0], triple[2])}
-    named = (key.partition("/")[0].split(":") for key in arrays)
-    return [one for one in dict.fromkeys(end for parts in named for end in parts[::2]) if one in known]
-
-
-def _triple(text: str, name: str) -> Triple:
-    parts = text.split(":")
-    if len(parts) != 3 or not all(parts):
-        raise ValueError(f"{name}: expected edges under source:relation:destination/{_EDGES}, found {text}/{_EDGES}")
-    return parts[0], parts[1], parts[2]
-
-
-def _count(node_type: str, arrays: Mapping[str, Rows]) -> Optional[int]:
-    own = {key[len(node_type) + 1 :]: a for key, a in arrays.items() if key.startswith(f"{node_type}/")}
-    for key, rows in own.items():
-        if rows.shape and (key in ("x", "y") or key.endswith("mask")):
+def _count(arrays: Mapping[str, Rows]) -> Optional[int]:
+    """The number of nodes that arrays of one type tell."""
+    for key, rows in arrays.items():
+        if key in ("x", "y") or key.endswith("mask"):
             return len(rows)
-    return int(own[_COUNT].whole().reshape(-1)[0]) if _COUNT in own else None
+    return int(arrays[_COUNT].whole().reshape(-1)[0]) if _COUNT in arrays else None
 
 
 def _largest(node_type: str, edges: list[Edges], engine: Engine) -> int:
@@ -100,13 +82,7 @@ def _largest(node_type: str, edges: list[Edges], engine: Engine) -> int:
 
 
 def nodes_of(name: str, count: int, arrays: Mapping[str, Rows]) -> Nodes:
-    """Nodes with features.
-
-    :raises ValueError: a feature has not a row for each node
-    """
-    for key, rows in arrays.items():
-        if rows.shape[:1] != (count,):
-            raise ValueError(f"{rows.name} has the shape {list(rows.shape)}; there are {count:,} nodes (feature {key})")
+    """Nodes with features."""
     return Nodes(name, count=count, arrays={_NAMES.get(key, key): rows for key, rows in arrays.items()})
 
 
@@ -153,18 +129,16 @@ def _from_dgl(source: Any, engine: Engine) -> Graph:
     for triple in source.canonical_etypes:
         ends = zip(("sources", "targets"), source.edges(etype=triple))
         pair = [memory_rows(f"the {which} of {triple}", end) for which, end in ends]
-        arrays = _tensors(source.edges[triple].data, f"edges[{triple}]")
-        graph.edges.append(edges_of(triple, pair, arrays, engine))
+        graph.edges.append(edges_of(triple, pair, _tensors(source.edges[triple].data, f"edges[{triple}]"), engine))
     return graph
 
 
 def _from_data(source: Any, engine: Engine) -> Graph:
-    arrays = _tensors({key: source[key] for key in list(source.keys()) if key != _EDGES}, "data")
-    of_edges = {key: rows for key, rows in arrays.items() if source.is_edge_attr(key)}
-    of_nodes = {key: rows for key, rows in arrays.items() if key not in of_edges and source.is_node_attr(key)}
-    pairs = _edge_index("data", source.edge_index)
-    edges = edges_of((NODE, EDGE, NODE), pairs, of_edges, engine)
-    return Graph("", {NODE: nodes_of(NODE, int(source.num_nodes), of_nodes)}, [edges])
+    given = dict(source.stores[0].items())
+    of_nodes = {key: value for key, value in given.items() if source.is_node_attr(key)}
+    of_edges = {key: value for key, value in given.items() if key == _EDGES or source.is_edge_attr(key)}
+    nodes = nodes_of(NODE, int(source.num_nodes), _tensors(of_nodes, "data"))
+    return Graph("", {NODE: nodes}, [_from_store(ONE, of_edges, "data", engine)])
 
 
 def _from_heterodata(source: Any, engine: Engine) -> Graph:
@@ -173,16 +147,16 @@ def _from_heterodata(source: Any, engine: Engine) -> Graph:
         arrays = _tensors(dict(source[one].items()), f"data[{one!r}]")
         graph.nodes[one] = nodes_of(one, int(source[one].num_nodes), arrays)
     for triple in source.edge_types:
-        given, where = dict(source[triple].items()), f"data[{triple}]"
-        pairs = _edge_index(where, given.pop(_EDGES, None))
-        graph.edges.append(edges_of(triple, pairs, _tensors(given, where), engine))
+        graph.edges.append(_from_store(triple, dict(source[triple].items()), f"data[{triple}]", engine))
     return graph
 
 
-def _edge_index(where: str, given: Any) -> Rows:
-    if given is None:
+def _from_store(triple: Triple, given: dict[str, Any], where: str, engine: Engine) -> Edges:
+    """Edges out of the attributes of a PyG graph."""
+    pairs = given.pop(_EDGES, None)
+    if pairs is None:
         raise ValueError(f"the PyG graph has no edge_index: {where}.edge_index is None")
-    return memory_rows(f"{where}.edge_index", given)
+    return edges_of(triple, memory_rows(f"{where}.edge_index", pairs), _tensors(given, where), engine)
 
 
 def _tensors(given: Mapping[str, Any], where: str) -> dict[str, Rows]:

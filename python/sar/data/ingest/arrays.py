@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,10 +11,10 @@ from typing import Any, Union
 
 import numpy as np
 
+from sar.data.directory import NPY_BEGIN, npy_header
 from sar.errors import FormatError
 
 BLOCK_BYTES = 16 << 20
-_HEADER = 128  # bytes: room for any number of rows, which is written last
 
 
 class Rows:
@@ -118,8 +119,7 @@ def unpack_npz(path: Union[str, os.PathLike[str]], folder: Path) -> dict[str, Ro
                     continue
                 target = folder / f"{number}.npy"
                 with archive.open(member) as packed, open(target, "wb") as unpacked:
-                    while piece := packed.read(1 << 20):
-                        unpacked.write(piece)
+                    shutil.copyfileobj(packed, unpacked, 1 << 20)
                 key = member.filename[: -len(".npy")]
                 found[key] = npy_rows(target, f"{name}:{key}")
     except (zipfile.BadZipFile, ValueError, EOFError) as error:
@@ -142,7 +142,7 @@ class NpyWriter:
         self.row_shape = row_shape
         self.rows = 0
         self._file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed by close
-        self._file.write(bytes(_HEADER))
+        self._file.write(bytes(NPY_BEGIN))
 
     def write(self, block: np.ndarray) -> None:
         """Appends rows ``[rows, *row_shape]``."""
@@ -155,13 +155,8 @@ class NpyWriter:
 
     def close(self) -> None:
         """Writes the header."""
-        words = {"descr": self.dtype.str, "fortran_order": False, "shape": (self.rows, *self.row_shape)}
-        text = repr(words).encode()
-        room = _HEADER - 10
-        if len(text) >= room:
-            raise ValueError(f"{self.path.name}: the shape {self.row_shape} does not fit the header")
         self._file.seek(0)
-        self._file.write(b"\x93NUMPY\x01\x00" + room.to_bytes(2, "little") + text.ljust(room - 1) + b"\n")
+        self._file.write(npy_header(self.dtype, (self.rows, *self.row_shape)))
         self._file.close()
 
 

@@ -44,25 +44,25 @@ def _read(content: Mapping[str, Any], base: Path, engine: Engine) -> Graph:
             if entry["format"]["name"] == "numpy":
                 nodes.arrays[feature] = joined(find_files(list(entry["data"]), base))
             else:
-                add_beside(nodes, feature, _table(entry, base, engine, f"{feature}."))
+                add_beside(nodes, feature, _table(entry, base, engine))
     for title in content["edge_type"]:
         source, relation, target = title.split(":")
         entry = content["edges"][title]
         if entry["format"]["name"] == "numpy":
             table = pair_table(engine, joined(find_files(list(entry["data"]), base)))
         else:
-            table = _table(entry, base, engine, "")
+            table = _table(entry, base, engine)
         ends = list(table.columns)
         edges = Edges((source, relation, target), table, ends[0], ends[1])
         for feature, data in content.get("edge_data", {}).get(title, {}).items():
-            add_beside(edges, feature, _table(data, base, engine, f"{feature}."))
+            add_beside(edges, feature, _table(data, base, engine))
         graph.edges.append(edges)
     return graph
 
 
-def _table(entry: Mapping[str, Any], base: Path, engine: Engine, prefix: str) -> Table:
+def _table(entry: Mapping[str, Any], base: Path, engine: Engine) -> Table:
     files = find_files(list(entry["data"]), base)
     if entry["format"]["name"] == "numpy":
         rows = joined(files)
-        return array_table(engine, rows.name, {prefix: rows})
-    return FileTable(engine, files, header=False, delimiter=entry["format"].get("delimiter"), prefix=prefix)
+        return array_table(engine, rows.name, {"values": rows})
+    return FileTable(engine, files, header=False, delimiter=entry["format"].get("delimiter"))

@@ -16,7 +16,8 @@ from .engine import Engine, quoted
 from .nodes import ID, NUMBER, Numbering
 from .progress import Step
 from .schema import Edges
-from .values import SQL_TYPES, Feature, arrays_of, features_of, id_sql
+from .tables import SQL_TYPES
+from .values import Feature, arrays_of, features_of, id_sql, value_of
 
 _RESERVED = ("indptr", "source")
 
@@ -35,8 +36,8 @@ class EdgeTable:
         table = edges.table
         self._features = features_of(engine, table, edges.matrices, edges.columns)
         if edges.weight is not None:
-            weight = features_of(engine, table, {"weight": [edges.weight]}, {})[0]
-            self._features.append(Feature("weight", weight.values, "float32", ()))
+            weight = value_of(engine, table, edges.weight, "float32")
+            self._features.append(Feature("weight", [weight], "float32", ()))
         names = [feature.name for feature in self._features]
         for name in names:
             if name in _RESERVED or names.count(name) > 1:

@@ -26,7 +26,7 @@ def import_extra(name: str) -> Any:
     return need(name, "ingest", "reading tables")
 
 
-class Engine:
+class Engine(contextlib.AbstractContextManager["Engine"]):
     """One connection to DuckDB with a database in a folder of its own. Use it in a ``with`` statement.
 
     :param memory: bytes for DuckDB and for what Python holds of its results
@@ -53,9 +53,6 @@ class Engine:
         # what sorts and hash tables take: with all of the memory, a sort that just does not fit finds out too late
         self._connection.execute(f"SET operator_memory_limit = '{(memory - _OWN_BYTES) >> 21}MiB'")
         self._names = 0
-
-    def __enter__(self) -> Engine:
-        return self
 
     def __exit__(self, *unused: object) -> None:
         self._connection.close()

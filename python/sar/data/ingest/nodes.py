@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Any, Optional
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from .arrays import BLOCK_BYTES, NpyWriter, copy_rows
 from .bad_rows import Check, refuse_or_count
 from .description import array_entry, file_name, ids_entry, node_folder
 from .engine import Engine, import_extra, literal, quoted
-from .labels import Labels, Splits, labels_of, splits_of
+from .labels import Mark, labels_of, splits_of
 from .progress import Step
 from .schema import Nodes
 from .values import Feature, arrays_of, features_of, holds_integers, id_sql
@@ -61,7 +60,9 @@ class NodeFiles:
         for name, rows in self._nodes.arrays.items():
             if self.entry["count"] is None:
                 self.entry["count"] = len(rows)
-            self._expect_rows(rows.name, len(rows), self.entry["count"])
+            if len(rows) != self.entry["count"]:
+                there = f"there are {self.entry['count']:,} {self._nodes.title} (feature {name})"
+                raise ValueError(f"{rows.name} has the shape {list(rows.shape)}; {there}")
             written = copy_rows(rows, self._folder / f"{file_name(name)}.npy")
             self.entry["features"][name] = array_entry(self._root, written)
         numbering = self._numbering()
@@ -88,9 +89,9 @@ class NodeFiles:
     def _write_ids(self, sql: str, sql_type: str, step: Optional[Step] = None) -> int:
         rows, path = 0, self._folder / _IDS
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _parquet(path) as write:
+        with _ids_writer(path, sql_type) as writer:
             for batch in self._engine.batches(sql, 1 << 18, step):
-                write(batch)
+                writer.write_batch(batch)
                 rows += batch.num_rows
         self.entry["ids"] = ids_entry(self._root, path, sql_type)
         return rows
@@ -136,14 +137,13 @@ class _NodeTable:
 
     def __init__(self, engine: Engine, nodes: Nodes, sql_type: str) -> None:
         assert nodes.table is not None
-        self._engine = engine
-        self._nodes = nodes
+        self._engine, self._nodes, self._sql_type = engine, nodes, sql_type
         self.table = nodes.table
         self.title = nodes.title
         self.count = 0
         self._id = id_sql(nodes.id, self.table.columns[nodes.id], sql_type) if nodes.id is not None else None
         self._features: list[Feature] = features_of(engine, self.table, nodes.matrices, nodes.columns)
-        self._marks: list[Union[Labels, Splits]] = []
+        self._marks: list[Mark] = []
         if len(nodes.label) == 1:
             self._marks.append(labels_of(engine, self.table, nodes.label[0], nodes.unlabelled))
         elif nodes.label:
@@ -151,7 +151,8 @@ class _NodeTable:
         if nodes.split is not None:
             self._marks.append(splits_of(nodes.split))
         self._twice: Optional[str] = None  # a table of ids that occur more than once
-        names = [*(f.name for f in self._features), *(n for mark in self._marks for n in mark.names), *nodes.arrays]
+        self._all_features = [*self._features, *(feature for mark in self._marks for feature in mark.features)]
+        names = [*(feature.name for feature in self._all_features), *nodes.arrays]
         again = next((name for name in names if names.count(name) > 1), None)
         if again:
             raise ValueError(f"{self.title}: there are two features of the name {again!r}")
@@ -194,32 +195,33 @@ class _NodeTable:
     def write(self, folder: Path, drop_twice: bool, step: Step) -> tuple[dict[str, NpyWriter], int]:
         """Writes ids, features, labels and masks of rows that are not bad: the files, and the number of bad rows."""
         dropped = self._later_rows() if drop_twice else np.empty(0, np.int64)
-        values = [value for feature in self._features for value in feature.values]
+        values = [value for feature in self._all_features for value in feature.values]
+        checked = sum(len(feature.values) for feature in self._features)
         columns = [f"{value.sql} AS v{k}" for k, value in enumerate(values)]
         if self._id is not None:
             columns.append(f"{self._id} AS id")
-        columns += [f"{mark.sql} AS mark{k}" for k, mark in enumerate(self._marks)]
         # values are looked at in their arrays: one expression of a thousand columns takes DuckDB minutes
         columns.append(f"{_any([bad for bad, _ in self._cases(values=False)])} AS bad")
         columns.append(f"{self.table.position} AS position")
         width = 64 + sum((value.width or 1) * np.dtype(value.dtype).itemsize for value in values)
         sql = f"SELECT {', '.join(columns)} FROM {self.table.sql()}"
-        writers: dict[str, NpyWriter] = {}
         folder.mkdir(parents=True, exist_ok=True)
+        writers = {
+            feature.name: NpyWriter(folder / f"{file_name(feature.name)}.npy", feature.dtype, feature.row_shape)
+            for feature in self._all_features
+        }
         begin = bad = 0
-        with _parquet(folder / _IDS if self._id is not None else None) as write_ids:
+        with _ids_writer(folder / _IDS, self._sql_type) if self._id is not None else nullcontext() as ids:
             for batch in self._engine.batches(sql, max(1, BLOCK_BYTES // width), step, in_order=True):
                 rows = batch.num_rows
                 _check_order(batch)
-                batch, lost = _without(batch, begin, dropped, len(values))
+                batch, lost = _without(batch, begin, dropped, checked)
                 begin, bad = begin + rows, bad + lost
                 self.count += batch.num_rows
-                if self._id is not None:
-                    write_ids(batch.select(["id"]))
-                for name, block in self._arrays(batch).items():
-                    if name not in writers:
-                        writers[name] = NpyWriter(folder / f"{file_name(name)}.npy", block.dtype, block.shape[1:])
-                    writers[name].write(block)
+                if ids is not None:
+                    ids.write_batch(batch.select(["id"]))
+                for writer, block in zip(writers.values(), arrays_of(self._all_features, batch)):
+                    writer.write(block)
                 step.progress(begin, 0, "rows")
         for writer in writers.values():
             writer.close()
@@ -236,13 +238,6 @@ class _NodeTable:
         )
         found = [batch.column(0).to_numpy() for batch in self._engine.batches(sql, 1 << 20, in_order=True)]
         return np.concatenate(found) if found else np.empty(0, np.int64)
-
-    def _arrays(self, batch: Any) -> dict[str, np.ndarray]:
-        """The block of each feature."""
-        found = dict(zip((feature.name for feature in self._features), arrays_of(self._features, batch)))
-        for k, mark in enumerate(self._marks):
-            found.update(mark.arrays(batch.column(f"mark{k}")))
-        return found
 
 
 def _check_order(batch: Any) -> None:
@@ -272,23 +267,8 @@ def _any(conditions: list[str]) -> str:
     return f"coalesce({' OR '.join(conditions)}, false)" if conditions else "false"
 
 
-@contextmanager
-def _parquet(path: Optional[Path]) -> Iterator[Any]:
-    """A function that appends record batches to a Parquet file."""
-    if path is None:
-        yield None
-        return
-    parquet = import_extra("pyarrow.parquet")
-    writer: Any = None
-
-    def write(batch: Any) -> None:
-        nonlocal writer
-        if writer is None:
-            writer = parquet.ParquetWriter(str(path), batch.schema, compression="zstd")
-        writer.write_batch(batch)
-
-    try:
-        yield write
-    finally:
-        if writer is not None:
-            writer.close()
+def _ids_writer(path: Path, sql_type: str) -> Any:
+    """Writes record batches with the column ``id`` to a Parquet file."""
+    pa, parquet = import_extra("pyarrow"), import_extra("pyarrow.parquet")
+    arrow_type = {"BIGINT": pa.int64(), "UBIGINT": pa.uint64()}.get(sql_type, pa.string())
+    return parquet.ParquetWriter(str(path), pa.schema([("id", arrow_type)]), compression="zstd")

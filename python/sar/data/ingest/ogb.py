@@ -7,10 +7,10 @@ from typing import Optional, Union
 
 import numpy as np
 
-from .array_graphs import Triple, edges_of, nodes_of
+from .array_graphs import edges_of, nodes_of
 from .arrays import Rows, memory_rows, unpack_npz
 from .engine import Engine
-from .schema import EDGE, NODE, Edges, Graph, Nodes, add_beside
+from .schema import NODE, ONE, Edges, Graph, Nodes, Triple, add_beside
 from .tables import FileTable, side_by_side
 
 _NAMES = {"node_feat": "features", "edge_feat": "features", "node_label": "labels"}
@@ -56,7 +56,7 @@ def _text(raw: Path, engine: Engine) -> Graph:
         graph.nodes[name] = Nodes(name, count=int(count))
         folders = [raw / "node-feat" / name, raw / "node-label" / name] if several else [raw]
         _add_features(graph.nodes[name], "node", folders, engine)
-    triples: list[Triple] = [(NODE, EDGE, NODE)]
+    triples: list[Triple] = [ONE]
     if several:
         listed = FileTable(engine, [str(raw / "triplet-type-list.csv.gz")], header=False)
         triples = [(a, b, c) for a, b, c in sorted(engine.rows(f"SELECT * FROM {listed.sql()}"))]
@@ -72,10 +72,10 @@ def _text(raw: Path, engine: Engine) -> Graph:
 def _add_features(owner: Union[Nodes, Edges], kind: str, folders: list[Path], engine: Engine) -> None:
     for path in sorted(p for folder in folders for p in folder.glob(f"{kind}[-_]*.csv.gz")):
         stem = path.name[: -len(".csv.gz")].replace("-", "_")
-        table = FileTable(engine, [str(path)], header=False, prefix=f"{stem}.")
+        table = FileTable(engine, [str(path)], header=False)
         if stem == "node_label" and isinstance(owner, Nodes):
-            owner.table = side_by_side(owner.table, table)
-            owner.label, owner.unlabelled = list(table.columns), "nan"
+            owner.table, owner.label = side_by_side(owner.table, table, f"{stem}.")
+            owner.unlabelled = "nan"
         else:
             add_beside(owner, _NAMES.get(stem, stem), table, stem.endswith("_feat"))
 
@@ -90,7 +90,7 @@ def _binary(raw: Path, engine: Engine, scratch: Path) -> Graph:
     path = raw / "node-label.npz"
     labels = unpack_npz(path, scratch / "labels") if path.is_file() else {}
     if (raw / "data.npz").is_file():
-        owners = {"node": NODE, "num": NODE, "edge": f"{NODE}___{EDGE}___{NODE}"}
+        owners = {"node": NODE, "num": NODE, "edge": "___".join(ONE)}
         given = unpack_npz(raw / "data.npz", scratch / "data")
         known = {key: owners.get(key.partition("_")[0]) for key in given}
         read = {key.replace("_list", ""): {owner: given[key]} for key, owner in known.items() if owner}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional, Union
@@ -15,6 +15,8 @@ from .engine import Engine, import_extra
 from .tables import FileTable, Table, find_files, pair_table, side_by_side
 
 NODE, EDGE = "_N", "_E"  # names where there is one type, as in DGL
+ONE = (NODE, EDGE, NODE)
+Triple = tuple[str, str, str]
 
 _FORMAT = {"header", "delimiter"}
 _NODE_KEYS = {"files", "id", "id_type", "features", "columns", "label", "unlabelled", "split", "count"} | _FORMAT
@@ -57,7 +59,7 @@ class Nodes:
 class Edges:
     """The edges of one type: a row of ``table`` for each."""
 
-    type: tuple[str, str, str]
+    type: Triple
     table: Table
     source: str
     target: str
@@ -71,14 +73,13 @@ class Edges:
     @property
     def title(self) -> str:
         """``source:relation:destination``; "edges" where there is one type."""
-        return "edges" if self.type == (NODE, EDGE, NODE) else ":".join(self.type)
+        return "edges" if self.type == ONE else ":".join(self.type)
 
 
 def add_beside(owner: Union[Nodes, Edges], feature: str, table: Table, matrix: bool = False) -> None:
     """Makes a feature of a table whose rows are those of nodes or of edges: a matrix of its columns, or where there is
     one, its values with a dtype of their own."""
-    owner.table = side_by_side(owner.table, table)
-    columns = list(table.columns)
+    owner.table, columns = side_by_side(owner.table, table, f"{feature}.")
     if len(columns) > 1 or matrix:
         owner.matrices[feature] = columns
     else:
@@ -125,21 +126,27 @@ def parse(content: Mapping[str, Any], engine: Engine, base: Path, where: str, sw
     listed = _mapping(content.get("edges") or {}, _place(where, "edges"))
     if not listed:
         raise ValueError(f"{where or 'the graph'}: there are no edges")
-    edges = []
+    edges, declared = [], list(nodes)
     for name, entry in listed.items():
         place = _place(where, "edges", str(name))
-        triple = tuple(str(name).split(":"))
-        if len(triple) != 3 or not all(triple):
-            raise ValueError(f"{place}: expected a name source:relation:destination")
-        for end in (triple[0], triple[2]):
-            if nodes and end not in nodes:
-                raise ValueError(f"{place}: there is no node type {end!r}, but {', '.join(nodes)}")
-        one = _edges((triple[0], triple[1], triple[2]), entry or {}, engine, base, place, switches)
-        edges.append(one)
-    for one in edges:
-        for end in (one.type[0], one.type[2]):
+        triple = triple_of(str(name), f"{place}: expected a name source:relation:destination")
+        for end in triple[::2]:
+            if declared and end not in declared:
+                raise ValueError(f"{place}: there is no node type {end!r}, but {', '.join(declared)}")
             nodes.setdefault(end, Nodes(end))
+        edges.append(_edges(triple, entry or {}, engine, base, place, switches))
     return Graph(str(content.get("name") or ""), nodes, edges)
+
+
+def triple_of(text: str, trouble: str) -> Triple:
+    """The three names of ``source:relation:destination``.
+
+    :raises ValueError: with the text ``trouble``
+    """
+    parts = text.split(":")
+    if len(parts) != 3 or not all(parts):
+        raise ValueError(trouble)
+    return parts[0], parts[1], parts[2]
 
 
 def _nodes(name: str, entry: Any, engine: Engine, base: Path, where: str) -> Nodes:
@@ -151,16 +158,13 @@ def _nodes(name: str, entry: Any, engine: Engine, base: Path, where: str) -> Nod
     count = entry.get("count")
     if count is not None and (not isinstance(count, int) or count < 0):
         raise ValueError(f"{where}: count is a number of nodes, not {count!r}")
-    if "files" not in entry:
-        extra = sorted(set(entry) - {"id_type", "count", *_FORMAT} - _npy_features(entry))
-        if extra:
-            raise ValueError(f"{where}: {', '.join(extra)}: needs files that have the columns")
     table = _table(entry, engine, base, where) if "files" in entry else None
     found = Nodes(name, table, count, id_type=id_type)
     found.id = _column(table, entry.get("id"), where, "id")
     found.split = _column(table, entry.get("split"), where, "split")
     found.label = _columns(table, entry.get("label"), where, "label")
     if entry.get("unlabelled") is not None:
+        _expect_files(table, where, "unlabelled")
         found.unlabelled = str(entry["unlabelled"])
     found.matrices, found.arrays = _matrices(table, entry.get("features"), base, where)
     found.columns = {c: c for c in _columns(table, entry.get("columns"), where, "columns")}
@@ -168,12 +172,7 @@ def _nodes(name: str, entry: Any, engine: Engine, base: Path, where: str) -> Nod
 
 
 def _edges(
-    triple: tuple[str, str, str],
-    entry: Any,
-    engine: Engine,
-    base: Path,
-    where: str,
-    switches: Mapping[str, bool],
+    triple: Triple, entry: Any, engine: Engine, base: Path, where: str, switches: Mapping[str, bool]
 ) -> Edges:
     entry = _mapping(entry, where)
     _check_keys(entry, _EDGE_KEYS | _EDGE_SWITCHES, where)
@@ -229,13 +228,6 @@ def _matrices(
     return from_columns, from_files
 
 
-def _npy_features(entry: Mapping[str, Any]) -> set[str]:
-    """The key features, where it needs no table."""
-    given = entry.get("features")
-    values = list(given.values()) if isinstance(given, Mapping) else [given]
-    return {"features"} if all(isinstance(v, str) and v.endswith(".npy") for v in values) else set()
-
-
 def _table(entry: Mapping[str, Any], engine: Engine, base: Path, where: str) -> Table:
     header = entry.get("header", True)
     if not isinstance(header, bool):
@@ -246,16 +238,19 @@ def _table(entry: Mapping[str, Any], engine: Engine, base: Path, where: str) -> 
     return FileTable(engine, files, header=header, delimiter=entry.get("delimiter"))
 
 
+def _expect_files(table: Optional[Table], where: str, key: str) -> Table:
+    if table is None:
+        raise ValueError(f"{where}: {key}: needs files that have the columns")
+    return table
+
+
 def _column(table: Optional[Table], name: Any, where: str, key: str) -> Optional[str]:
     if name is None:
         return None
-    if table is None:
-        raise ValueError(f"{where}: {key}: needs a table that has the column {name}")
+    table = _expect_files(table, where, key)
     if str(name) not in table.columns:
-        near = difflib.get_close_matches(str(name), table.columns, 1)
-        hint = f" Did you mean {near[0]}?" if near else ""
-        there = _list(list(table.columns))
-        raise ValueError(f"{where}: {key}: {table.name} has no column {name!r}, but {there}.{hint}")
+        there = f"{_list(list(table.columns))}.{_meant(str(name), table.columns)}"
+        raise ValueError(f"{where}: {key}: {table.name} has no column {name!r}, but {there}")
     return str(name)
 
 
@@ -270,7 +265,7 @@ def _columns(table: Optional[Table], value: Any, where: str, key: str) -> list[s
 
 def _place(*words: str) -> str:
     """Where something stands, in words. Names that a graph of one type has are left out."""
-    return ": ".join(word for word in words if word and word not in (NODE, f"{NODE}:{EDGE}:{NODE}"))
+    return ": ".join(word for word in words if word and word not in (NODE, ":".join(ONE)))
 
 
 def _names(value: Any, where: str) -> list[str]:
@@ -292,9 +287,13 @@ def _mapping(value: Any, where: str) -> Mapping[str, Any]:
 def _check_keys(entry: Mapping[str, Any], known: set[str], where: str) -> None:
     for key in entry:
         if key not in known:
-            near = difflib.get_close_matches(str(key), known, 1)
-            hint = f" Did you mean {near[0]}?" if near else ""
-            raise ValueError(f"{where}: unknown key {key!r}; known are {', '.join(sorted(known))}.{hint}")
+            there = f"{', '.join(sorted(known))}.{_meant(str(key), known)}"
+            raise ValueError(f"{where}: unknown key {key!r}; known are {there}")
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f" Did you mean {near[0]}?" if near else ""
 
 
 def _list(names: list[str]) -> str:

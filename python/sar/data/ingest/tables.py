@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
+import numpy as np
+
 from sar.errors import FormatError
 
 from .arrays import BLOCK_BYTES, Rows
@@ -19,11 +21,12 @@ POSITION = "sar position"  # a column: the row of a file, from 1, or the line of
 
 _TEXT = (".csv", ".tsv", ".txt")
 _DELIMITERS = ",\t;| "
-_TYPES = {
-    **{"b1": "UTINYINT", "i1": "TINYINT", "i2": "SMALLINT", "i4": "INTEGER", "i8": "BIGINT"},
-    **{"u1": "UTINYINT", "u2": "USMALLINT", "u4": "UINTEGER", "u8": "UBIGINT"},
-    **{"f2": "FLOAT", "f4": "FLOAT", "f8": "DOUBLE"},
+SQL_TYPES = {
+    **{"int8": "TINYINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT"},
+    **{"uint8": "UTINYINT", "uint16": "USMALLINT", "uint32": "UINTEGER", "uint64": "UBIGINT"},
+    **{"float32": "FLOAT", "float64": "DOUBLE"},
 }
+_READ_AS = {"bool": "uint8", "float16": "float32"}  # DuckDB has no half precision
 
 
 class Table:
@@ -93,21 +96,15 @@ class FileTable(Table):
     :param header: whether the first line of a text file has the names of the columns; without it they are column0,
         column1, …
     :param delimiter: between the fields of a text file; None to look at its first line
-    :param prefix: put before the names of columns
     :raises sar.FormatError: a file is empty, or its columns are not those of the first
     """
 
     def __init__(
-        self,
-        engine: Engine,
-        files: list[str],
-        *,
-        header: bool = True,
-        delimiter: Optional[str] = None,
-        prefix: str = "",
+        self, engine: Engine, files: list[str], *, header: bool = True, delimiter: Optional[str] = None
     ) -> None:
-        self._engine, self._files, self._prefix = engine, files, prefix
-        super().__init__(files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more", {}, self._from)
+        self._engine, self._files = engine, files
+        name = files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
+        super().__init__(name, {}, lambda: self._read(files, self._rejects))
         kinds = {name: _kind(name) for name in files}
         odd = next((name for name, kind in kinds.items() if kind not in ("text", "parquet")), None)
         if odd:
@@ -117,7 +114,7 @@ class FileTable(Table):
         if len(set(kinds.values())) > 1:
             raise FormatError(f"{self.name}: Parquet and text files cannot be parts of one table", files[0])
         self.is_text = kinds[files[0]] == "text"
-        self.position = "0" if self.is_text or prefix else "file_row_number"
+        self.position = "0" if self.is_text else "file_row_number"
         self._header = header
         self._rejects = engine.new_name("rejects")
         self._rejects_of_pieces = engine.new_name("rejects")
@@ -125,8 +122,7 @@ class FileTable(Table):
             self._read_dialect(delimiter)
         else:
             described = engine.rows(f"DESCRIBE SELECT * EXCLUDE (file_row_number) FROM {self._read(files, '')}")
-            self._read_columns = {str(row[0]): str(row[1]) for row in described}
-        self.columns = {prefix + name: given for name, given in self._read_columns.items()}
+            self.columns = {str(row[0]): str(row[1]) for row in described}
 
     def _read_dialect(self, delimiter: Optional[str]) -> None:
         first: Optional[list[str]] = None
@@ -152,19 +148,13 @@ class FileTable(Table):
                 raise FormatError(f"{name}: expected the columns {first} of {self._files[0]}, found {fields}", name)
         assert first is not None
         names = first if self._header else [f"column{i}" for i in range(len(first))]
-        self._read_columns = dict.fromkeys(names, "VARCHAR")
-
-    def _from(self) -> str:
-        if not self._prefix:
-            return self._read(self._files, self._rejects)
-        columns = ", ".join(f"{quoted(name)} AS {quoted(self._prefix + name)}" for name in self._read_columns)
-        return f"(SELECT {columns} FROM {self._read(self._files, self._rejects)})"
+        self.columns = dict.fromkeys(names, "VARCHAR")
 
     def _read(self, files: list[str], rejects: str) -> str:
         listed = "[" + ", ".join(map(literal, files)) + "]"
         if not self.is_text:
             return f"read_parquet({listed}, file_row_number = true)"
-        columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in self._read_columns)
+        columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in self.columns)
         comment = ", comment = '#'" if any(self._comments.values()) else ""
         return (
             f"read_csv({listed}, auto_detect = false, header = {str(self._header).lower()}, columns = {{{columns}}}, "
@@ -258,20 +248,18 @@ def array_table(engine: Engine, name: str, columns: Mapping[str, Rows]) -> Table
     return Table(name, {key: _sql_type(rows) for key, rows in columns.items()}, read)
 
 
+def _read_as(dtype: Any) -> str:
+    return _READ_AS.get(dtype.name, dtype.name)
+
+
 def _sql_type(rows: Rows) -> str:
-    base = _TYPES[f"{rows.dtype.kind}{rows.dtype.itemsize}"]
+    base = SQL_TYPES[_read_as(rows.dtype)]
     return base if len(rows.shape) == 1 else f"{base}[{rows.shape[1]}]"
 
 
 def _arrow(pa: Any, block: Any) -> Any:
-    if block.dtype.kind == "b":
-        block = block.view("uint8")
-    if block.dtype.itemsize == 2 and block.dtype.kind == "f":
-        block = block.astype("float32")  # DuckDB has no half precision
-    if block.ndim == 1:
-        return pa.array(block)
-    flat = pa.array(block.reshape(-1))
-    return pa.FixedSizeListArray.from_arrays(flat, block.shape[1])
+    flat = pa.array(block.reshape(-1).astype(_read_as(block.dtype), copy=False))
+    return flat if block.ndim == 1 else pa.FixedSizeListArray.from_arrays(flat, block.shape[1])
 
 
 def pair_table(engine: Engine, pairs: Rows, more: Optional[Mapping[str, Rows]] = None) -> Table:
@@ -284,21 +272,25 @@ def pair_table(engine: Engine, pairs: Rows, more: Optional[Mapping[str, Rows]] =
             f"{pairs.name}: expected edges as integers [2, edges] or [edges, 2], found {pairs.dtype} "
             f"{list(pairs.shape)}"
         )
-    if pairs.shape[0] == 2:
-        ends = [pairs.view(lambda a: a[0]), pairs.view(lambda a: a[1])]
-    else:
-        ends = [pairs.view(lambda a: a[:, 0]), pairs.view(lambda a: a[:, 1])]
-    return array_table(engine, pairs.name, {"source": ends[0], "target": ends[1], **(more or {})})
+    upright = pairs if pairs.shape[0] != 2 else pairs.view(np.transpose)
+    ends = {"source": upright.view(lambda a: a[:, 0]), "target": upright.view(lambda a: a[:, 1])}
+    return array_table(engine, pairs.name, {**ends, **(more or {})})
 
 
-def side_by_side(left: Optional[Table], right: Table) -> Table:
-    """Two tables whose rows belong together, the first with the first. Where one is shorter, its columns are NULL."""
+def side_by_side(left: Optional[Table], right: Table, prefix: str) -> tuple[Table, list[str]]:
+    """Two tables whose rows belong together, the first with the first. Where one is shorter, its columns are NULL.
+
+    :param prefix: put before the names of columns of ``right``, unless it stays alone
+    :returns: the table, and what it calls the columns of ``right``
+    """
     if left is None:
-        return right
-    columns = {**left.columns, **right.columns}
+        return right, list(right.columns)
+    names = {name: prefix + name for name in right.columns}
+    columns = {**left.columns, **{names[name]: given for name, given in right.columns.items()}}
     if len(columns) < len(left.columns) + len(right.columns):
         raise ValueError(f"{left.name} and {right.name} have columns of the same name")
-    read = lambda: f"(SELECT * FROM {left.sql()} POSITIONAL JOIN {right.sql()})"  # noqa: E731
+    renamed = ", ".join(f"{quoted(name)} AS {quoted(names[name])}" for name in names)
+    read = lambda: f"(SELECT * FROM {left.sql()} POSITIONAL JOIN (SELECT {renamed} FROM {right.sql()}))"  # noqa: E731
     found = Table(left.name, columns, read, (left, right))
     found.is_text = True  # is read once, in order
-    return found
+    return found, list(names.values())

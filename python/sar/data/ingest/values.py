@@ -11,17 +11,12 @@ from typing import Any, Optional
 import numpy as np
 
 from .engine import Engine, literal, quoted
-from .tables import Table
+from .tables import SQL_TYPES, Table
 
 _SAMPLE = 10_000  # rows of a text file that tell what its columns hold
-_DTYPES = {
-    **{"BOOLEAN": "uint8", "TINYINT": "int8", "SMALLINT": "int16", "INTEGER": "int32", "BIGINT": "int64"},
-    **{"UTINYINT": "uint8", "USMALLINT": "uint16", "UINTEGER": "uint32", "UBIGINT": "uint64"},
-    **{"FLOAT": "float32", "DOUBLE": "float64"},
-}
-SQL_TYPES = {dtype: name for name, dtype in _DTYPES.items() if name != "BOOLEAN"}
+_DTYPES = {"BOOLEAN": "uint8", **{name: dtype for dtype, name in SQL_TYPES.items()}}
 _WHOLE = "regexp_full_match(trim(c), '-?(0|[1-9][0-9]*)') AND TRY_CAST(c AS BIGINT) IS NOT NULL"
-INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
+INTEGERS = tuple(name for dtype, name in SQL_TYPES.items() if "int" in dtype)
 
 
 @dataclass(frozen=True)
@@ -112,8 +107,7 @@ def value_of(engine: Engine, table: Table, column: str, dtype: Optional[str] = N
     name, given = quoted(column), table.columns[column]
     base, bracket, width = given.partition("[")
     if given == "VARCHAR":
-        sample = f"(SELECT {name} AS c FROM {table.sql()} WHERE {name} IS NOT NULL LIMIT {_SAMPLE})"
-        first, whole = engine.row(f"SELECT any_value(c), bool_and({_WHOLE}) FROM {sample}")
+        first, whole = engine.row(f"SELECT any_value(c), bool_and({_WHOLE}) FROM {sample_of(table, name)}")
         if first is not None and first.lstrip().startswith("["):
             base, bracket, width, name = "FLOAT", "[", "]", f"TRY_CAST({name} AS FLOAT[])"
         else:
@@ -136,9 +130,12 @@ def value_of(engine: Engine, table: Table, column: str, dtype: Optional[str] = N
 
 def holds_integers(engine: Engine, table: Table, column: str) -> bool:
     """Whether the first rows of a column of text are all integers, written as integers are."""
-    name = quoted(column)
-    sample = f"(SELECT {name} AS c FROM {table.sql()} WHERE {name} IS NOT NULL LIMIT {_SAMPLE})"
-    return bool(engine.row(f"SELECT bool_and({_WHOLE}) FROM {sample}")[0])
+    return bool(engine.row(f"SELECT bool_and({_WHOLE}) FROM {sample_of(table, quoted(column))}")[0])
+
+
+def sample_of(table: Table, value: str) -> str:
+    """SQL of the first rows that have a value, in the column c."""
+    return f"(SELECT {value} AS c FROM {table.sql()} WHERE {value} IS NOT NULL LIMIT {_SAMPLE})"
 
 
 def id_sql(column: str, given: str, wanted: str) -> str:

@@ -14,12 +14,10 @@ from . import scatter  # noqa: F401  register what is done with rows of an edge 
 from .edges import SplitEdges
 from .loops import LoopMask, unmasked
 from .placeholders import SplitNumbers
-from .rows import EdgeEnds, check_size, handles, last_node, lift, same
+from .rows import COPIES, EdgeEnds, check_size, handles, last_node, lift
 
 if TYPE_CHECKING:
     from sar.graph.manager import GraphShardManager
-
-__all__ = ["SplitEdgeIndex", "edge_index"]
 
 
 class SplitEdgeIndex(SplitNumbers):
@@ -187,6 +185,6 @@ SplitEdgeIndex.handlers = {
     torch.cat: _cat,
     **dict.fromkeys([Tensor.max, torch.max], _max),
     **{make: _new(make) for make in (Tensor.new_ones, Tensor.new_zeros, Tensor.new_empty, Tensor.new_full)},
-    **dict.fromkeys([Tensor.to, Tensor.long, Tensor.contiguous, Tensor.cpu, Tensor.clone, Tensor.detach], same),
+    **COPIES,
 }
 """Functions of torch with an edge index among their arguments."""

@@ -16,8 +16,6 @@ from .edges import SplitEdges
 from .placeholders import SplitNumbers
 from .refusals import refused
 
-__all__ = ["LoopMask", "unmasked"]
-
 
 class LoopMask(SplitNumbers):
     """bool ``[num_edges]``: whether an edge is a self loop, or is none.

@@ -14,8 +14,6 @@ from sar.graph.refused import caller
 from .edges import SplitEdges
 from .refusals import QUIET, check_readers, refused
 
-__all__ = ["SplitNumbers"]
-
 _THE_SAME = frozenset([torch.ops.aten.detach.default, torch.ops.aten.alias.default])
 _COUNTS = frozenset([Tensor.numel, Tensor.nelement, torch.numel])
 _COUNT_OWN = frozenset(["torch_geometric.nn.conv.wl_conv_continuous.forward"])

@@ -22,8 +22,6 @@ from sar.graph.udf.edge_function import run
 
 from .edges import SplitEdges
 
-__all__ = ["reduced"]
-
 
 @uncompiled
 def reduced(edges: SplitEdges, side: str, src: Tensor, dim: int, op: str) -> Tensor:
@@ -37,7 +35,7 @@ def reduced(edges: SplitEdges, side: str, src: Tensor, dim: int, op: str) -> Ten
     edges.check_graph(src)
     if side == "u":
         return _at_sources(edges.relation, src, dim, op)
-    moved = src if dim == 0 else (src.materialize() if isinstance(src, EdgeTensor) else src).movedim(dim, 0)
+    moved = src if dim == 0 else values(src).movedim(dim, 0)
     if moved.dtype not in FLOATS:
         return _placed(_numbers(edges, values(moved), op), dim)
     messages = moved if isinstance(moved, EdgeTensor) else edges.tensor(load("e", moved))
@@ -66,20 +64,20 @@ def _numbers(edges: SplitEdges, src: Tensor, op: str) -> Tensor:
 
 
 def _at_sources(relation: Relation, src: Tensor, dim: int, op: str) -> Tensor:
-    values = (src.materialize() if isinstance(src, EdgeTensor) else src).movedim(dim, 0)
-    features = values.shape[1:]
+    rows = values(src).movedim(dim, 0)
+    features = rows.shape[1:]
     if op in ("max", "min"):
-        flat = values.reshape(relation.num_edges, prod(features))
+        flat = rows.reshape(relation.num_edges, prod(features))
         flat = flat.to(computed_in(flat.dtype))  # equal values are counted
         most = source_maximum(relation, flat if op == "max" else -flat).view(relation.num_src, *features)
-        return _placed((most if op == "max" else -most).to(values.dtype), dim)
-    wide = values.to(computed_in(values.dtype)) if values.dtype in FLOATS else values.double()
+        return _placed((most if op == "max" else -most).to(rows.dtype), dim)
+    wide = rows.to(computed_in(rows.dtype)) if rows.dtype in FLOATS else rows.double()
     out = sum_to_sources(relation, wide.reshape(relation.num_edges, prod(features)), None)
     out = out.view(relation.num_src, *features)
-    out = out if values.dtype in FLOATS else out.to(values.dtype)
+    out = out if rows.dtype in FLOATS else out.to(rows.dtype)
     if op == "mean":
         out = out / relation.degrees(out=True).clamp(min=1).view(-1, *(1,) * len(features))
-    return _placed(out.to(values.dtype) if values.dtype in FLOATS else out, dim)
+    return _placed(out.to(rows.dtype) if rows.dtype in FLOATS else out, dim)
 
 
 # ---- products ------------------------------------------------------------------

@@ -20,8 +20,6 @@ from sar.errors import WholeGraphError
 from sar.graph.edge_tensor.functions import METADATA, OF_HOOKS, changes
 from sar.graph.refused import library_call, refusal
 
-__all__ = ["QUIET", "check_readers", "name_of", "refuse_in", "refuse_nowhere", "refused"]
-
 QUIET = METADATA | OF_HOOKS | {Tensor.requires_grad.__set__, Tensor.is_contiguous, Tensor.stride, Tensor.is_pinned}  # type: ignore[attr-defined]
 """Functions that read no number."""
 

@@ -9,7 +9,7 @@ of destinations.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Callable, ClassVar, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Callable, ClassVar, Dict, Iterator, Optional, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -21,6 +21,7 @@ from sar.autograd.expression import load
 from sar.autograd.fetch import fetch
 from sar.autograd.message import check_dense
 from sar.graph.edge_tensor.functions import converts_nothing
+from sar.graph.edge_tensor.rowwise_rules import ROWS, sizes_of
 from sar.graph.edge_tensor.tensor import EdgeTensor
 from sar.graph.edge_tensor.written_softmax import Reduced
 from sar.graph.refused import caller
@@ -28,8 +29,6 @@ from sar.graph.refused import caller
 from .edges import SplitEdges
 from .loops import LoopMask, unmasked
 from .placeholders import SplitNumbers
-
-__all__ = ["EdgeEnds", "check_size", "lift"]
 
 NODES = {"u": "source nodes", "v": "destination nodes"}
 
@@ -191,10 +190,16 @@ def _bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
     return input.edges.relation.degrees(out=input.side == "u").clone()
 
 
-@handles(Tensor.to, Tensor.long, Tensor.contiguous, Tensor.cpu, Tensor.clone, Tensor.detach)
-def same(input: Any, *args: Any, **kwargs: Any) -> Any:
-    """A conversion, where there is nothing to convert."""
-    return input if converts_nothing(torch.int64, args, {**kwargs, "copy": False}) else NotImplemented
+def _converted(func: Any, input: Any, *args: Any, copy: bool = False, **kwargs: Any) -> Any:
+    return input if converts_nothing(func, input, args, kwargs) else NotImplemented
+
+
+COPIES: Dict[Any, Callable[..., Any]] = {
+    **{func: partial(_converted, func) for func in (Tensor.to, Tensor.long, Tensor.contiguous, Tensor.cpu)},
+    **dict.fromkeys((Tensor.clone, Tensor.detach), lambda input, **kwargs: input),
+}
+"""Copies, which are the tensor itself as nobody writes into it, and conversions where there is nothing to convert."""
+EdgeEnds.handlers.update(COPIES)
 
 
 # ---- views of a row ----------------------------------------------------------------
@@ -203,21 +208,18 @@ def same(input: Any, *args: Any, **kwargs: Any) -> Any:
 # and the other ways to write it. One dimension is that of edges, and along the others all is the same. torch finds out
 # where that dimension goes, on a tensor without data of which it is the only one with a stride.
 
-EDGES = 1009
-"""Stands for the number of edges in tensors without data."""
-
 
 def _viewed(func: Callable[..., Any], input: Any, *args: Any, **kwargs: Any) -> Any:
     if not isinstance(input, EdgeEnds) or any(isinstance(a, Tensor) for a in [*args, *kwargs.values()]):
         return NotImplemented
     shape = list(input.shape)
-    shape[input.place] = EDGES
+    shape[input.place] = ROWS
     strides = [int(n == input.place) for n in range(len(shape))]
     try:
         found = func(torch.empty_strided(shape, strides, device="meta"), *args, **kwargs)
     except (RuntimeError, IndexError, TypeError):
         return NotImplemented  # torch says what is wrong
-    places = [n for n, size in enumerate(found.shape) if size == EDGES and found.stride(n) == 1]
+    places = [n for n, size in enumerate(found.shape) if size == ROWS and found.stride(n) == 1]
     same = [found.stride(n) == 0 or found.shape[n] == 1 for n in range(found.dim()) if n not in places]
     if len(places) != 1 or not all(same):
         return NotImplemented
@@ -229,15 +231,9 @@ def _at(input: EdgeEnds, shape: Sequence[int], place: int) -> EdgeEnds:
     return EdgeEnds(input.edges, input.side, sizes, place)
 
 
-def _sizes(args: Sequence[Any], kwargs: Any) -> Optional[List[int]]:
-    given: Any = [*args, *kwargs.values()]
-    given = given[0] if len(given) == 1 and isinstance(given[0], (tuple, list)) else given
-    return list(given) if all(isinstance(size, int) for size in given) else None
-
-
 def _sized(func: Callable[..., Any], input: Any, *args: Any, **kwargs: Any) -> Any:
     """Functions that take the sizes of their result, in which the number of edges may be written out."""
-    sizes = _sizes(args, kwargs) if isinstance(input, EdgeEnds) else None
+    sizes = sizes_of(args, kwargs) if isinstance(input, EdgeEnds) else None
     if sizes is None:
         return NotImplemented
     edges = input.edges.num_edges
@@ -250,7 +246,7 @@ def _sized(func: Callable[..., Any], input: Any, *args: Any, **kwargs: Any) -> A
     if not known:
         return NotImplemented
     if -1 not in sizes or func in EXPANDS:
-        sizes[place] = EDGES
+        sizes[place] = ROWS
     return _viewed(func, input, sizes)
 
 
@@ -268,7 +264,7 @@ def _as_other(input: Any, other: Any) -> Any:
 
 @handles(Tensor.repeat, Tensor.tile, torch.tile)
 def _repeat(input: Any, *args: Any, **kwargs: Any) -> Any:
-    times = _sizes(args, kwargs) if isinstance(input, EdgeEnds) else None
+    times = sizes_of(args, kwargs) if isinstance(input, EdgeEnds) else None
     if times is None:
         return NotImplemented
     n = Tensor.dim(input)

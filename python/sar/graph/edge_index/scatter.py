@@ -16,6 +16,7 @@ from torch import Tensor
 from sar._engine import session as _session
 from sar.autograd.dtypes import FLOATS
 from sar.distributed.agreement import anywhere
+from sar.graph.edge_tensor.functions import changes
 from sar.graph.edge_tensor.tensor import values
 from sar.graph.edge_tensor.written_softmax import may_be_softmax, remember
 from sar.graph.refused import refusal
@@ -23,8 +24,6 @@ from sar.graph.refused import refusal
 from .reduce import reduced
 from .refusals import name_of
 from .rows import EdgeEnds, check_size
-
-__all__ = ["HANDLERS"]
 
 OPERATIONS = {"add": "sum", "multiply": "prod", **{op: op for op in ("sum", "mean", "amax", "amin", "prod")}}
 
@@ -61,26 +60,22 @@ def _put(
         raise RuntimeError(f"{name}: {input.dtype} and {src.dtype} were given, and have to be the same")
     total = reduced(edges, side, src, dim, op[1:] if extremum else "sum")
     if op == "sum" and include_self:
-        zeros = _in_place(func) and alpha == 1 and may_be_softmax("sum", src)
+        zeros = changes(func) and alpha == 1 and may_be_softmax("sum", src)
         zeros = zeros and not anywhere(input.detach().count_nonzero())[0]
-        made = input.add_(total, alpha=alpha) if _in_place(func) else input.add(total, alpha=alpha)
+        made = input.add_(total, alpha=alpha) if changes(func) else input.add(total, alpha=alpha)
         return remember(made, "sum", src) if zeros and side == "v" and dim == 0 else made
     count = edges.relation.degrees(out=side == "u").view(-1, *(1,) * (input.dim() - dim - 1))
     if include_self:
         made = (input + total) / (count + 1)
     else:
         made = torch.where(count > 0, total / count.clamp(min=1) if op == "mean" else total, input)
-    made = input.copy_(made) if _in_place(func) else made
+    made = input.copy_(made) if changes(func) else made
     return remember(made, "max", src) if op == "amax" and extremum and side == "v" and dim == 0 else made
-
-
-def _in_place(func: Any) -> bool:
-    return bool(func.__name__[-1] == "_")
 
 
 def _natively(func: Any, input: Tensor, dim: int, index: Tensor, src: Tensor, how: Tuple[str, float, bool]) -> Any:
     op, alpha, include_self = how
-    name, suffix = func.__name__.rstrip("_"), "_" * _in_place(func)
+    name, suffix = func.__name__.rstrip("_"), "_" * changes(func)
     more: Dict[str, Any] = {"alpha": alpha} if name == "index_add" else {}
     if name == "index_put":
         return getattr(input, name + suffix)((index,), src, accumulate=True)
@@ -90,7 +85,7 @@ def _natively(func: Any, input: Tensor, dim: int, index: Tensor, src: Tensor, ho
     return getattr(input, name + suffix)(dim, index, src, **more)
 
 
-def _set(func: Any, input: Any, index: Any, value: Any, dim: int = 0) -> Any:
+def _set(func: Any, input: Any, dim: int, index: Any, value: Any) -> Any:
     """``input[index] = value``, with a value that is the same for all edges."""
     if isinstance(input, EdgeEnds) or not isinstance(index, EdgeEnds):
         return NotImplemented
@@ -105,14 +100,10 @@ def _set(func: Any, input: Any, index: Any, value: Any, dim: int = 0) -> Any:
     if input.shape[dim] != index.edges.rows(index.side) or wide or (Tensor.dim(index) > 1 and index.place != dim):
         raise refusal(f"{name_of(func)} at the ends of edges", "give a tensor with a row for each own node")
     rows = torch.nonzero(index.edges.relation.degrees(out=index.side == "u")).view(-1)
-    return getattr(input, "index_fill_" if func.__name__[-1] == "_" else "index_fill")(dim, rows, value)
+    return getattr(input, "index_fill_" if changes(func) else "index_fill")(dim, rows, value)
 
 
 # ---- functions of torch ------------------------------------------------------------
-
-
-def _scatter_add(func: Any, input: Any, dim: int, index: Any, src: Any) -> Any:
-    return _put(func, input, dim, index, src, "sum")
 
 
 def _index_add(func: Any, input: Any, dim: int, index: Any, source: Any, *, alpha: float = 1) -> Any:
@@ -129,36 +120,36 @@ def _scatter(
 ) -> Any:
     src = value if src is None else src
     if reduce is None or not isinstance(src, Tensor):
-        return _set(func, input, index, src, dim)
+        return _set(func, input, dim, index, src)
     return _put(func, input, dim, index, src, OPERATIONS[reduce])
 
 
 def _index_put(func: Any, input: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
     (index,) = indices if len(indices) == 1 else (None,)
     if not accumulate:
-        return _set(func, input, index, values)
+        return _set(func, input, 0, index, values)
     if isinstance(index, EdgeEnds) and values.dim() < input.dim():
         values = values.expand(index.edges.num_edges, *input.shape[1:])
     return _put(func, input, 0, index, values, "sum")
 
 
 def _index_copy(func: Any, input: Any, dim: int, index: Any, source: Any) -> Any:
-    return _set(func, input, index, source, dim)
+    return _set(func, input, dim, index, source)
 
 
-def _index_fill(func: Any, input: Any, dim: int, index: Any, value: Any) -> Any:
-    return _set(func, input, index, value, dim)
+def _setitem(input: Any, index: Any, value: Any) -> Any:
+    return _set(Tensor.__setitem__, input, 0, index, value)
 
 
 HANDLERS: Dict[str, Callable[..., Any]] = {
-    "scatter_add": _scatter_add,
+    "scatter_add": partial(_put, op="sum"),
     "index_add": _index_add,
     "scatter_reduce": _reduce,
     "index_reduce": _reduce,
     "scatter": _scatter,
     "index_put": _index_put,
     "index_copy": _index_copy,
-    "index_fill": _index_fill,
+    "index_fill": _set,
 }
 """By the name of the function that returns a new tensor; they are given the function and its arguments."""
 
@@ -166,4 +157,4 @@ for _name, _handler in HANDLERS.items():
     for _owner, _suffix in ((Tensor, "_"), (Tensor, ""), (torch, "")):
         _func = getattr(_owner, _name + _suffix)
         EdgeEnds.handlers[_func] = partial(_handler, _func)
-EdgeEnds.handlers[Tensor.__setitem__] = partial(_set, Tensor.__setitem__)
+EdgeEnds.handlers[Tensor.__setitem__] = _setitem

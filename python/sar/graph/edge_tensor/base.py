@@ -10,7 +10,7 @@ from torch import Tensor
 from sar.autograd.expression import Expr
 from sar.autograd.types import Relation
 
-__all__ = ["BaseEdgeTensor", "View"]
+from .nested import mapped
 
 
 class View(NamedTuple):
@@ -75,3 +75,8 @@ class BaseEdgeTensor(Tensor):
         def _keep_what_was_read(self) -> None: ...
         def _take(self, other: Tensor) -> None: ...
         def _rewritten(self, value: Tensor) -> Tensor: ...
+
+
+def values(tree: Any) -> Any:
+    """The same structure with every edge tensor computed. Collective, as that is."""
+    return mapped(tree, lambda leaf: leaf.materialize() if isinstance(leaf, BaseEdgeTensor) else leaf)

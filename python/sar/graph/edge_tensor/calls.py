@@ -26,27 +26,7 @@ from sar.autograd.types import Relation, check_version, ordered, version
 from .base import BaseEdgeTensor
 from .count import EdgeCount, warn_of_count
 from .nested import leaves, mapped, tensors
-from .rowwise_rules import Arguments
-
-__all__ = [
-    "Call",
-    "by_rows",
-    "computed",
-    "described",
-    "detached",
-    "fake_tensors",
-    "form_of",
-    "formed",
-    "in_engine",
-    "needs_grad",
-    "recorded",
-    "remade",
-    "rows",
-    "without_data",
-]
-
-ROWS = 1009
-"""Rows of tensors without data: a prime number, which no size is a multiple of by chance."""
+from .rowwise_rules import ROWS, Arguments
 
 
 class Call(Expr):
@@ -135,9 +115,8 @@ def detached(x: Expr) -> Expr:
     """The same expression of tensors that need no gradient."""
     made: Dict[int, Expr] = {}
     for node in ordered(x):
-        tensor = node.tensor
-        args = [made[id(a)] for a in node.args]
-        made[id(node)] = remade(node, args) if tensor is None else remade(node, args, tensor=tensor.detach())
+        tensor = None if node.tensor is None else node.tensor.detach()
+        made[id(node)] = remade(node, [made[id(a)] for a in node.args], tensor=tensor)
     return made[id(x)]
 
 

@@ -7,8 +7,6 @@ from typing import Any, Callable
 from sar._engine import session as _session
 from sar._engine.log import warn_user
 
-__all__ = ["EdgeCount", "warn_of_count"]
-
 
 def warn_of_count(what: str) -> None:
     """Warns that a number is one worker's, where there are several."""

@@ -25,8 +25,6 @@ from .calls import detached
 from .rowwise import name_of
 from .rowwise_rules import Arguments, dims_of
 
-__all__ = ["by_element", "on_features"]
-
 
 def by_element(func: Any, args: Any, kwargs: Any) -> Any:
     """What a function gives that works element by element, of tensors that the engine computes."""
@@ -101,23 +99,13 @@ def _binary(op: str, a: Any, b: Any) -> Any:
         return NotImplemented  # torch says what does not broadcast
 
 
-def _sum_of(op: str) -> Callable[..., Any]:
-    def handler(input: Any, other: Any, *, alpha: float = 1) -> Any:
-        return _binary(op, input, other) if alpha == 1 else NotImplemented
+def _arithmetic(op: str, swapped: bool = False) -> Callable[..., Any]:
+    def handler(input: Any, other: Any, *, alpha: float = 1, rounding_mode: Optional[str] = None) -> Any:
+        if alpha != 1 or rounding_mode is not None:
+            return NotImplemented
+        return _binary(op, other, input) if swapped else _binary(op, input, other)
 
     return handler
-
-
-def _rsub(input: Any, other: Any, *, alpha: float = 1) -> Any:
-    return _binary("sub", other, input) if alpha == 1 else NotImplemented
-
-
-def _mul(input: Any, other: Any) -> Any:
-    return _binary("mul", input, other)
-
-
-def _div(input: Any, other: Any, *, rounding_mode: Optional[str] = None) -> Any:
-    return _binary("div", input, other) if rounding_mode is None else NotImplemented
 
 
 # ---- element by element ----------------------------------------------------
@@ -147,7 +135,7 @@ def _softplus(input: Any, beta: float = 1, threshold: float = 20) -> Any:
 def _pow(input: Any, exponent: Any) -> Any:
     if not isinstance(input, BaseEdgeTensor) or not isinstance(exponent, numbers.Real):
         return NotImplemented
-    return _mul(input, input) if exponent == 2 else _apply(input, "pow", float(exponent))
+    return _binary("mul", input, input) if exponent == 2 else _apply(input, "pow", float(exponent))
 
 
 def _clamp(input: Any, min: Any = None, max: Any = None) -> Any:
@@ -199,7 +187,7 @@ def _sum(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = Non
 def _mean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None) -> Any:
     total = _sum(input, dim, keepdim, dtype=dtype, axis=axis)
     count = prod(input.shape[d] for d in dims_of(axis if dim is None else dim, input.dim()))
-    return total if total is NotImplemented else _div(total, count)
+    return total if total is NotImplemented else _binary("div", total, count)
 
 
 def _reshaped(call: Arguments) -> Any:
@@ -216,21 +204,23 @@ def _reshaped(call: Arguments) -> Any:
 RESHAPES = frozenset(["view", "reshape", "unsqueeze", "squeeze", "flatten", "unflatten"])
 
 BY_ELEMENT: Dict[str, Callable[..., Any]] = {
-    **dict.fromkeys(("add", "__add__", "__radd__", "__iadd__"), _sum_of("add")),
-    **dict.fromkeys(("sub", "subtract", "__sub__", "__isub__"), _sum_of("sub")),
-    **dict.fromkeys(("rsub", "__rsub__"), _rsub),
-    **dict.fromkeys(("mul", "multiply", "__mul__", "__rmul__", "__imul__"), _mul),
-    **dict.fromkeys(("div", "divide", "true_divide", "__truediv__", "__div__", "__itruediv__", "__idiv__"), _div),
-    **dict.fromkeys(("__rtruediv__", "__rdiv__"), lambda input, other: _div(other, input)),
+    **dict.fromkeys(("add", "__add__", "__radd__", "__iadd__"), _arithmetic("add")),
+    **dict.fromkeys(("sub", "subtract", "__sub__", "__isub__"), _arithmetic("sub")),
+    **dict.fromkeys(("rsub", "__rsub__"), _arithmetic("sub", swapped=True)),
+    **dict.fromkeys(("mul", "multiply", "__mul__", "__rmul__", "__imul__"), _arithmetic("mul")),
+    **dict.fromkeys(
+        ("div", "divide", "true_divide", "__truediv__", "__div__", "__itruediv__", "__idiv__"), _arithmetic("div")
+    ),
+    **dict.fromkeys(("__rtruediv__", "__rdiv__"), _arithmetic("div", swapped=True)),
     **{op: _unary(op) for op in ("neg", "relu", "exp", "log", "sqrt", "sigmoid", "tanh", "abs", "reciprocal")},
     **dict.fromkeys(("negative", "__neg__"), _unary("neg")),
     **dict.fromkeys(("absolute", "__abs__"), _unary("abs")),
     "leaky_relu": _leaky_relu,
     "elu": _elu,
     "softplus": _softplus,
-    "square": lambda input: _mul(input, input),
+    "square": lambda input: _binary("mul", input, input),
     "rsqrt": lambda input: _apply(_apply(input, "sqrt"), "reciprocal"),
-    "silu": lambda input, inplace=False: _mul(input, _apply(input, "sigmoid")),
+    "silu": lambda input, inplace=False: _binary("mul", input, _apply(input, "sigmoid")),
     **dict.fromkeys(("pow", "__pow__", "__ipow__"), _pow),
     **dict.fromkeys(("clamp", "clip"), _clamp),
     "dropout": _dropout,

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Sequence, Tuple
+from typing import Any, Dict, Sequence
 
 import torch
 from torch import Tensor
-
-__all__ = ["CONVERSIONS", "METADATA", "OF_AUTOGRAD", "OF_HOOKS", "changes", "converts_nothing"]
 
 
 def _metadata() -> frozenset[Any]:
@@ -49,30 +47,17 @@ AUGMENTED = frozenset(
 )
 """Functions that change their first argument, and do not say so with an underscore behind their name."""
 
-CONVERSIONS: Dict[Any, Tuple[torch.dtype, ...]] = {
-    **dict.fromkeys((Tensor.to, Tensor.type_as, Tensor.cpu, Tensor.contiguous), ()),
-    **{Tensor.float: (torch.float32,), Tensor.double: (torch.float64,), Tensor.long: (torch.int64,)},
-    Tensor.bfloat16: (torch.bfloat16,),
-}
-"""Functions that give the tensor itself where there is nothing to convert, and what they convert to."""
+CONVERSIONS = frozenset(
+    getattr(Tensor, name) for name in ("to", "type_as", "cpu", "contiguous", "float", "double", "long", "bfloat16")
+)
+"""Functions that give the tensor itself where there is nothing to convert."""
 
 
-def converts_nothing(dtype: torch.dtype, args: Sequence[Any], kwargs: Dict[str, Any]) -> bool:
-    """Whether a tensor on the CPU is what a conversion would make of it.
-
-    :param args: dtypes, devices, or tensors that have them
-    """
-    if kwargs.get("copy"):
-        return False
-    for value in (*args, *(v for k, v in kwargs.items() if k != "memory_format")):
-        if isinstance(value, Tensor):
-            same = value.dtype == dtype and value.device.type == "cpu"
-        elif isinstance(value, torch.dtype):
-            same = value == dtype
-        elif isinstance(value, (str, torch.device)):
-            same = torch.device(value).type == "cpu"
-        else:
-            same = value is None or isinstance(value, (bool, torch.memory_format))
-        if not same:
+def converts_nothing(func: Any, like: Tensor, args: Sequence[Any], kwargs: Dict[str, Any]) -> bool:
+    """Whether a conversion gives a tensor of this dtype, on the CPU, back as it is."""
+    with torch._C.DisableTorchFunctionSubclass():
+        plain = torch.empty((0,) * like.dim(), dtype=like.dtype)
+        try:
+            return func(plain, *args, **kwargs) is plain
+        except Exception:  # torch says what is wrong when it is called
             return False
-    return True

@@ -15,10 +15,8 @@ import torch
 from torch import Tensor
 
 from . import rowwise
-from .base import BaseEdgeTensor, View
+from .base import BaseEdgeTensor, View, values
 from .nested import mapped
-
-__all__ = ["DATA", "contiguous", "refresh", "remember", "rewritten", "writes_itself", "wrote"]
 
 
 def remember(func: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any], made: Any) -> None:
@@ -101,7 +99,7 @@ def _put(tensor: BaseEdgeTensor, value: Tensor) -> None:
         return
     tensor._keep_what_was_read()
     with torch.set_grad_enabled(value.requires_grad or torch.is_grad_enabled()):
-        kept.copy_(mapped(value, lambda leaf: leaf.materialize() if isinstance(leaf, BaseEdgeTensor) else leaf))
+        kept.copy_(values(value))
     tensor._take(kept)
     tensor._value, tensor._version_of_value = kept, kept._version
 

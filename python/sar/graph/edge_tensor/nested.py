@@ -7,8 +7,6 @@ from typing import Any, Callable, List
 import torch
 from torch import Tensor
 
-__all__ = ["leaves", "mapped", "tensors"]
-
 
 def leaves(tree: Any) -> List[Any]:
     """What is neither a sequence nor a dictionary, in order."""

@@ -21,8 +21,6 @@ from sar.autograd.expression import Expr, load
 
 from .base import BaseEdgeTensor
 
-__all__ = ["Parts", "on_nodes"]
-
 Parts = Tuple[Expr, ...]
 """Expressions side by side in the last dimension."""
 

@@ -16,9 +16,8 @@ from sar.distributed.agreement import anywhere
 from sar.graph.queries import edge_ends
 from sar.graph.relation import Relation
 
-from .base import BaseEdgeTensor
-
-__all__ = ["source_maximum", "source_softmax"]
+from .base import values
+from .memory import rewritten
 
 
 def source_softmax(relations: Sequence[Relation], logits: Sequence[Tensor]) -> List[Tensor]:
@@ -29,7 +28,7 @@ def source_softmax(relations: Sequence[Relation], logits: Sequence[Tensor]) -> L
     :param logits: for each relation ``[num_edges, ...]``, float32 or float64
     :returns: the same shapes and dtypes
     """
-    given = [value.materialize() if isinstance(value, BaseEdgeTensor) else value for value in logits]
+    given: List[Tensor] = values(list(logits))
     flat = [value.reshape(len(value), prod(value.shape[1:])).double() for value in given]
     most: Dict[str, Tensor] = {}
     with torch.no_grad():
@@ -54,34 +53,35 @@ def _by_edge(relation: Relation, rows: Dict[str, Tensor]) -> Tensor:
     return evaluate(relation, load("u", rows[relation.canonical[0]]), None)
 
 
-def source_maximum(relation: Relation, values: Tensor) -> Tensor:
+def source_maximum(relation: Relation, messages: Tensor) -> Tensor:
     """The largest value of the out-edges of each own source, 0 where there are none. Collective.
 
-    :param values: ``[num_edges, f]``, numbers of any dtype; where it is differentiated, equal values share the gradient
+    :param messages: ``[num_edges, f]``, numbers of any dtype; where it is differentiated, equal values share the
+        gradient, with the 0 that a result of PyG's begins with
     :returns: ``[num_src, f]``
 
     Wire: f numbers per boundary row; with gradients, three times that.
     """
     columns = edge_ends(relation)[0]
     with torch.no_grad():
-        best = _largest(relation, columns, values.detach())
+        best = _largest(relation, columns, messages.detach())
         best = best.masked_fill((relation.degrees(out=True) == 0).unsqueeze(1), 0)
-    (wanted,) = anywhere(values.requires_grad and torch.is_grad_enabled())
+    (wanted,) = anywhere(messages.requires_grad and torch.is_grad_enabled())
     if not wanted:
         return best
     with torch.no_grad():
-        won = (values == fetch(relation, columns, best)).to(values.dtype)
-        ties = sum_to_sources(relation, won, None).clamp(min=1)
+        won = (messages == fetch(relation, columns, best)).to(messages.dtype)
+        ties = sum_to_sources(relation, won, None) + (best == 0)
         won = won / fetch(relation, columns, ties)
-    mean = sum_to_sources(relation, won * values, None)
-    return best + (mean - mean.detach())  # the mean of equal numbers is rounded
+    mean = sum_to_sources(relation, won * messages, None)
+    return rewritten(mean, best)  # the mean of equal numbers is rounded, and none where some are infinite
 
 
-def _largest(relation: Relation, columns: Tensor, values: Tensor) -> Tensor:
+def _largest(relation: Relation, columns: Tensor, messages: Tensor) -> Tensor:
     """The largest value of each own source, and the lowest number that there is where it has no out-edges."""
-    lowest = float("-inf") if values.is_floating_point() else torch.iinfo(values.dtype).min
-    found = values.new_full((relation.num_columns, values.shape[1]), lowest)
-    found.scatter_reduce_(0, columns.unsqueeze(1).expand_as(values), values, "amax")
+    lowest = float("-inf") if messages.is_floating_point() else torch.iinfo(messages.dtype).min
+    found = messages.new_full((relation.num_columns, messages.shape[1]), lowest)
+    found.scatter_reduce_(0, columns.unsqueeze(1).expand_as(messages), messages, "amax")
     out, received = found[: relation.num_src], _returned(relation, found)
     for peer in relation.boundary():
         rows = blocks.send_rows(relation.handle, relation.index, peer["peer"], peer["send_rows"])

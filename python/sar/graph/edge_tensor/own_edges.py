@@ -11,8 +11,6 @@ from sar._engine.log import warn_user
 
 from .rowwise import find, known, mixes
 
-__all__ = ["warn_of_own_edges"]
-
 
 def warn_of_own_edges(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], edges: int, writes: bool) -> None:
     """Warns if a function may mix the edges of a graph that is split over several workers, or stores them.

@@ -18,8 +18,6 @@ from torch import Tensor
 from . import rowwise_rules as rules
 from .rowwise_rules import Arguments, dims_of
 
-__all__ = ["find", "inplace_argument", "known", "mixes", "name_of"]
-
 
 def _words(text: str) -> List[str]:
     return text.split()

@@ -7,7 +7,6 @@ equal.
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
@@ -16,6 +15,9 @@ from torch import Tensor
 from .base import BaseEdgeTensor
 from .count import EdgeCount
 from .nested import tensors
+
+ROWS = 1009
+"""Rows of edges in tensors without data: a prime number, which no size is a multiple of by chance."""
 
 
 class Arguments:
@@ -43,11 +45,8 @@ class Arguments:
         return given
 
     def sizes(self) -> Optional[List[int]]:
-        """All but the first argument, which are integers, one by one or in a sequence."""
-        rest: Any = [*self.args[1:], *self.kwargs.values()]
-        if len(rest) == 1 and isinstance(rest[0], (tuple, list)):
-            rest = rest[0]
-        return list(rest) if all(isinstance(size, int) for size in rest) else None
+        """All but the first argument, see :func:`sizes_of`."""
+        return sizes_of(self.args[1:], self.kwargs)
 
     def set_sizes(self, sizes: Sequence[int]) -> bool:
         """Puts others in their place."""
@@ -81,6 +80,14 @@ class Arguments:
         n = max((t.dim() for t in found), default=0)
         fits = any(self.edge(t) for t in found) and all([self.aligned(t, n) for t in found])
         return n if fits else 0
+
+
+def sizes_of(args: Sequence[Any], kwargs: Dict[str, Any]) -> Optional[List[int]]:
+    """Arguments that are integers, one by one or in a sequence; None where they are none."""
+    given: Any = [*args, *kwargs.values()]
+    if len(given) == 1 and isinstance(given[0], (tuple, list)):
+        given = given[0]
+    return list(given) if all(isinstance(size, int) for size in given) else None
 
 
 def dims_of(value: Any, n: int) -> Tuple[int, ...]:
@@ -123,26 +130,16 @@ def _is_cpu(value: Any) -> bool:
 # ---- shapes ----------------------------------------------------------------------
 
 
-def features(shape: Sequence[int], sizes: Sequence[int]) -> Optional[List[int]]:
-    """The other sizes of a new shape that keeps the first dimension; None where it does not keep it.
-
-    :param shape: of a tensor with a row for each edge
-    """
-    if not sizes or not all(isinstance(size, int) for size in sizes):
-        return None
-    wanted = list(sizes[1:])
-    count, known, open_ = prod(shape[1:]), prod(size for size in wanted if size != -1), wanted.count(-1)
-    if sizes[0] == -1:
-        keeps = not open_ and known == count
-    else:  # without edges torch could not tell what -1 stands for; other workers can
-        keeps = sizes[0] == shape[0] and open_ <= 1 and (known > 0 and count % known == 0 if open_ else known == count)
-    return [count // known if size == -1 else size for size in wanted] if keeps else None
-
-
 def view(call: Arguments) -> bool:
-    sizes = call.sizes()
-    found = None if sizes is None or not call.edge(call.args[0]) else features(call.args[0].shape, sizes)
-    return found is not None and 0 not in found and call.set_sizes([-1, *found])
+    x, sizes = call.args[0], call.sizes()
+    if not call.edge(x) or not sizes or sizes[0] not in (-1, call.edges):
+        return False
+    like = torch.empty((ROWS, *x.shape[1:]), device="meta")  # of no edges torch could not tell what -1 stands for
+    try:
+        found = like.view(-1 if sizes[0] == -1 else ROWS, *sizes[1:]).shape
+    except RuntimeError:
+        return False
+    return found[0] == ROWS and 0 not in found and call.set_sizes([-1, *found[1:]])
 
 
 def like_another(call: Arguments) -> bool:

@@ -18,7 +18,7 @@ from sar.graph.relation import Relation
 from sar.graph.types import ALL, Edges, is_all
 
 from .over_sources import source_softmax
-from .tensor import EdgeTensor, as_expr
+from .tensor import EdgeTensor, as_expr, values
 
 __all__ = ["edge_softmax"]
 
@@ -88,16 +88,15 @@ def _one(relation: Relation, logits: Tensor, eids: Any, norm_by: str) -> Tensor:
             return source_softmax([relation], [logits])[0]
         return EdgeTensor(relation, expression.softmax(as_expr(logits, "e")))
     positions = torch.as_tensor(eids).to(torch.int64)
-    if isinstance(logits, EdgeTensor):
-        logits = logits.materialize()
+    logits = values(logits)
     if len(logits) != len(positions):
         raise ValueError(f"logits has {len(logits)} rows and eids {len(positions)}: each edge of eids needs one")
     # edges that do not take part weigh nothing beside those that do, and are not looked at afterwards; finite where
     # they may be all that a node has
     least = torch.finfo(logits.dtype).min / 4 if norm_by == "dst" else float("-inf")
     spread = logits.new_full((relation.num_edges, *logits.shape[1:]), least).index_put((positions,), logits)
-    everywhere = _one(relation, spread, ALL, norm_by)
-    return (everywhere.materialize() if isinstance(everywhere, EdgeTensor) else everywhere)[positions]
+    found: Tensor = values(_one(relation, spread, ALL, norm_by))[positions]
+    return found
 
 
 def _joint(relations: List[Relation], logits: List[Tensor]) -> List[Tensor]:

@@ -29,17 +29,15 @@ from sar.autograd.expression import Expr, as_type, evaluate, load
 from sar.autograd.types import Relation
 
 from . import engine, rowwise
-from .base import BaseEdgeTensor
+from .base import BaseEdgeTensor, values
 from .calls import Call, by_rows, described, detached, in_engine, needs_grad, recorded, rows
 from .count import EdgeCount, warn_of_count
 from .functions import CONVERSIONS, METADATA, OF_HOOKS, changes, converts_nothing
 from .memory import contiguous, refresh, remember, rewritten, writes_itself, wrote
-from .nested import mapped, tensors
+from .nested import tensors
 from .on_nodes import Parts, on_nodes
 from .own_edges import warn_of_own_edges
 from .written_softmax import divided, note
-
-__all__ = ["EdgeTensor", "as_expr", "values"]
 
 
 class Edges(Protocol):
@@ -258,11 +256,6 @@ def as_expr(value: Tensor, side: str) -> Expr:
     return load(side, value)
 
 
-def values(tree: Any) -> Any:
-    """The same structure with every :class:`EdgeTensor` computed."""
-    return mapped(tree, lambda leaf: leaf.materialize() if isinstance(leaf, EdgeTensor) else leaf)
-
-
 # ---- functions of torch ----------------------------------------------------------
 
 SIZES = frozenset([Tensor.shape.__get__, Tensor.size, Tensor.__len__])  # type: ignore[attr-defined]
@@ -294,7 +287,7 @@ def _told(func: Any, args: Any, kwargs: Any) -> Any:
 def _applied(func: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
     if func in NEW and not _wide(args, kwargs):
         return func(torch.empty(0, dtype=args[0].dtype), *args[1:], **kwargs)
-    if func in CONVERSIONS and converts_nothing(args[0].dtype, (*CONVERSIONS[func], *args[1:]), kwargs):
+    if func in CONVERSIONS and converts_nothing(func, args[0], args[1:], kwargs):
         return args[0].clone() if func is Tensor.contiguous and not contiguous(args[0]) else args[0]
     if func is Tensor.__setitem__ and writes_itself(args):
         return None

@@ -13,9 +13,7 @@ from typing import Any, Dict, Tuple
 import torch
 from torch import Tensor
 
-from sar.autograd.expression import softmax
-
-__all__ = ["Reduced", "divided", "may_be_softmax", "note", "remember"]
+from sar.autograd.expression import Expr, softmax
 
 EPSILON = 1e-12
 """The largest number that a sum may be enlarged by."""
@@ -25,11 +23,11 @@ class Reduced(Tensor):
     """``[num_dst, ...]``: what edges were reduced to. Functions of torch read it as it is.
 
     :ivar op: "max" or "sum"
-    :ivar messages: the tensor of edges, and what gave its values then
+    :ivar of: what gave the values of the edges then; for a maximum those that were detached
     """
 
     op: str
-    messages: Tuple[Any, Any]
+    of: Expr
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -38,7 +36,7 @@ class Reduced(Tensor):
         with torch._C.DisableTorchFunctionSubclass():
             found = func(*args, **kwargs or {})
             if func in _ADD and not kwargs and isinstance(args[1], numbers.Real) and 0 <= float(args[1]) <= EPSILON:
-                return _of(found, args[0].op, args[0].messages)
+                return _reduced(found, args[0].op, args[0].of)
             return found.as_subclass(Tensor) if isinstance(found, Reduced) else found
 
 
@@ -48,15 +46,17 @@ _POWER = frozenset([Tensor.exp, torch.exp])
 _DIVIDE = frozenset([Tensor.div, Tensor.__truediv__, torch.div, torch.true_divide])
 
 
-def _of(value: Tensor, op: str, messages: Tuple[Any, Any]) -> Reduced:
+def _reduced(value: Tensor, op: str, of: Expr) -> Reduced:
     made = value.as_subclass(Reduced)
-    made.op, made.messages = op, messages
+    made.op, made.of = op, of
     return made
 
 
 def remember(value: Tensor, op: str, messages: Any) -> Tensor:
     """What messages were reduced to, which remembers them if that may be a part of a softmax."""
-    return _of(value, op, (messages, messages.computation)) if may_be_softmax(op, messages) else value
+    if not may_be_softmax(op, messages):
+        return value
+    return _reduced(value, op, messages.detached_from if op == "max" else messages.computation)
 
 
 def may_be_softmax(op: str, messages: Any) -> bool:
@@ -68,30 +68,22 @@ def may_be_softmax(op: str, messages: Any) -> bool:
 def note(func: Any, args: Tuple[Any, ...], made: Any) -> None:
     """Notes of the result of a function of torch, a tensor of edges, how it came about."""
     if func is Tensor.detach and args:
-        made.detached_from = args[0], args[0].computation
-    elif func in _SUBTRACT and len(args) == 2:
-        of, computation = _maximum_of(args[1])
-        if of is args[0] and computation is args[0].computation:
-            made.shifted = of._same()
+        made.detached_from = args[0].computation
+    elif func in _SUBTRACT and len(args) == 2 and _is_reduced(args[1], "max", args[0]):
+        made.shifted = args[0].computation
     elif func in _POWER and args:
         made.power_of = getattr(args[0], "shifted", None)
 
 
-def _maximum_of(picked: Any) -> Tuple[Any, Any]:
-    """The tensor whose maxima these are, and what gave its values then."""
+def _is_reduced(picked: Any, op: str, messages: Any) -> bool:
+    """Whether rows that were picked by edge are the maxima or sums of messages as they are now."""
     total: Any = getattr(picked, "rows_of", None)
-    known = total is not None and total.op == "max" and total.messages[0].computation is total.messages[1]
-    return total.messages[0].detached_from if known else (None, None)
+    return total is not None and total.op == op and total.of is getattr(messages, "computation", None)
 
 
 def divided(func: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
     """The softmax that a quotient is; None where it is none."""
-    if func not in _DIVIDE or len(args) != 2 or kwargs:
+    if func not in _DIVIDE or len(args) != 2 or kwargs or not _is_reduced(args[1], "sum", args[0]):
         return None
-    powers: Any = args[0]
-    total: Any = getattr(args[1], "rows_of", None)
-    if total is None or total.op != "sum" or total.messages[0] is not powers:
-        return None
-    if powers.computation is not total.messages[1]:
-        return None
-    return powers.extended(softmax(powers.power_of.expr))
+    logits = getattr(args[0], "power_of", None)
+    return None if logits is None else args[0].extended(softmax(args[0].extended(logits).expr))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from sar._engine import session as _session
 from sar.data.records import ShardInfo
-from sar.graph.frames import is_lazy
+from sar.graph.edge_tensor.base import values
 from sar.graph.relation import Relation
 from sar.graph.state import GraphState
 from sar.graph.udf.batches import IDS
@@ -60,8 +60,8 @@ class EdgeSpace:
         side = "v" if side == "n" else side
         if name == IDS:
             return self.ids(side)
-        value = self.columns(side)[name]
-        return value.materialize() if is_lazy(value) else value
+        column: Tensor = values(self.columns(side)[name])
+        return column
 
     def ids(self, side: str) -> Tensor:
         """Ids of nodes, counted per type over all workers, or positions of edges; int64."""

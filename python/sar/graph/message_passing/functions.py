@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, Optional
 
 import torch
 from torch import Tensor
 
-from sar.distributed.agreement import agree
-from sar.errors import RemoteError
-from sar.graph.udf.agreement import Output, agreed_columns, agreed_outputs, described
+from sar.distributed.agreement import agree, largest_of_all, raise_everywhere
+from sar.graph.udf.agreement import agreed_columns, agreed_outputs, described
 from sar.graph.udf.batches import Batch, MailboxFunction, MessageFunction, wants_shard_info
 from sar.graph.udf.blocks import OfNodes, of_equal_degree
 from sar.graph.udf.executor import Executor
@@ -19,8 +18,6 @@ from . import builtin
 from .builtin import called
 from .edge_space import EdgeSpace
 from .record import Recorded, record
-
-__all__ = ["recorded", "reduced_by_function"]
 
 REDUCED = 4
 """A reduce function is expected to take so many times the memory of the messages that it gets."""
@@ -53,7 +50,7 @@ def reduced_by_function(
     agreed_outputs(made.answers)  # the messages are alike on all workers
     columns = agreed_columns(made.answers, send.columns, recording.column)
     nodes = of_equal_degree(relation.degrees(out=False), REDUCED * send.edge_bytes)
-    blocks = OfNodes(relation, nodes, agree(None, [len(nodes)])[1][0])
+    blocks = OfNodes(relation, nodes, largest_of_all(len(nodes)))
     executor = Executor(
         compute,
         columns,
@@ -63,24 +60,10 @@ def reduced_by_function(
         column=recording.column,
     )
     executor.run()
-    outputs = executor.outputs = agreed_outputs(_agreed(blocks.error, executor.outputs, name))
+    raise_everywhere(name, blocks.error)
+    outputs = executor.outputs = agreed_outputs(agree(described({}, executor.outputs))[0])
     results = executor.results(f"the function {name}")
     return {k: recording.tied(t) if outputs[k].differentiable else t for k, t in results.items()}
-
-
-def _agreed(error: Optional[Exception], outputs: Dict[str, Output], name: str) -> List[Dict[str, Any]]:
-    """What the workers say of what the function returned. Collective.
-
-    :param error: what it raised
-    """
-    mine = described({}, outputs) if error is None else {"error": f"{type(error).__name__}: {error}"}
-    answers, _ = agree(mine)
-    if error is not None:
-        raise error
-    for rank, answer in enumerate(answers):
-        if "error" in answer:
-            raise RemoteError(f"{name} failed on rank {rank}, so no rank goes on: {answer['error']}", rank)
-    return answers
 
 
 def _by_rows(sent: builtin.Message) -> Callable[[Batch], Dict[str, Tensor]]:

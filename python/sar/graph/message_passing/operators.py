@@ -15,8 +15,6 @@ from sar.graph.frames import is_lazy
 
 from .cross_reduce import without_messages
 
-__all__ = ["reduced_messages", "values_of_edges"]
-
 
 @uncompiled
 def reduced_messages(graph: Any, op: str, reduce: str, lhs: Optional[Tensor], rhs: Optional[Tensor]) -> Tensor:

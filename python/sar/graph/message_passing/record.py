@@ -31,8 +31,6 @@ from sar.graph.udf.edge_function import EdgeFunction, run_all
 
 from .edge_space import EdgeSpace
 
-__all__ = ["Recorded", "Recording", "record"]
-
 DETACHED = "\0detached"
 """What follows the name of a column that was read where gradients are off."""
 

@@ -9,8 +9,6 @@ from torch import Tensor
 
 from .batches import SIDES
 
-__all__ = ["Column", "Output", "Slot", "agreed_columns", "agreed_outputs", "described"]
-
 Slot = Tuple[str, str]
 """A column of which a function picks rows: side ("u", "v", "e", "n") and name."""
 

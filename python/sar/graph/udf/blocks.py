@@ -14,8 +14,6 @@ from sar.autograd.stream import Block, stream
 from sar.config import Config
 from sar.graph.relation import Relation
 
-__all__ = ["Blocks", "EdgeBlock", "OfNodes", "Streamed", "of_equal_degree"]
-
 LEAST_EDGES = 64
 """Blocks are not made smaller than this."""
 

@@ -23,8 +23,6 @@ from .executor import Executor
 from .outside import Outside
 from .reduction import reduction
 
-__all__ = ["EdgeFunction", "run", "run_all"]
-
 RESULT = "message"
 
 

@@ -11,16 +11,15 @@ from torch import Tensor
 from sar._engine.storage import computed_in
 from sar.autograd.autocast import autocast_state, under
 from sar.autograd.double_backward import calling_layer, differentiable_once, refuse_transforms
+from sar.autograd.stream import Block
 from sar.autograd.types import anchor
 from sar.config import Config
 
 from .agreement import Column, Output, Slot
 from .batches import Batch
-from .blocks import Blocks, EdgeBlock
+from .blocks import Blocks
 from .outside import Outside, Replay, leaves_of
 from .reduction import Reduction
-
-__all__ = ["Compute", "Executor"]
 
 MASK = (1 << 63) - 1
 
@@ -114,7 +113,7 @@ class Executor:
 
     # ---- a block -----------------------------------------------------------
 
-    def _forward(self, block: EdgeBlock) -> None:
+    def _forward(self, block: Block) -> None:
         self._sizes.append(block.size)
         self._draw(len(self._sizes) - 1)
         before = torch.get_rng_state()
@@ -133,7 +132,7 @@ class Executor:
         for name, value in found.items():
             self._result(name).add(block.at, value.detach())
 
-    def _observed(self, block: EdgeBlock, rows: List[Tensor]) -> Dict[str, Tensor]:
+    def _observed(self, block: Block, rows: List[Tensor]) -> Dict[str, Tensor]:
         """Runs the function and takes note of what it uses and returns."""
         self.outside.begin(rows)
         with self.outside:
@@ -146,7 +145,7 @@ class Executor:
             self.outputs[name] = before._replace(differentiable=before.differentiable or kind.differentiable)
         return found
 
-    def _rows(self, block: EdgeBlock, of_sources: Sequence[Any]) -> List[Tensor]:
+    def _rows(self, block: Block, of_sources: Sequence[Any]) -> List[Tensor]:
         """The rows of every slot, leaves.
 
         :param of_sources: true where those of sources get gradients
@@ -163,7 +162,7 @@ class Executor:
     def _leaf(self, column: Tensor, at: Tensor, needs: bool) -> Tensor:
         return column.detach().index_select(0, at).requires_grad_(needs and self._grad)
 
-    def _batch(self, block: EdgeBlock, rows: List[Tensor]) -> Batch:
+    def _batch(self, block: Block, rows: List[Tensor]) -> Batch:
         def read(side: str, name: str) -> Tensor:
             slot = (side, name)
             if slot not in self.slots:  # it becomes one when it is first read
@@ -224,7 +223,7 @@ class Executor:
         found = zip([*sums, *self._gradients], [*columns, *used])
         return [None if grad is None else grad.to(of.dtype) for grad, of in found]
 
-    def _backward(self, number: int, block: EdgeBlock, given: Mapping[str, bool]) -> None:
+    def _backward(self, number: int, block: Block, given: Mapping[str, bool]) -> None:
         if number < 0 or self._sizes[number] != block.size:
             raise RuntimeError(
                 "edges come in other blocks in backward than in forward: leave Config.window_bytes and "
@@ -235,7 +234,7 @@ class Executor:
         else:
             self._draw(number)
             with torch.enable_grad():
-                rows = self._rows(block, [grad is not None for grad in block.grads])
+                rows = self._rows(block, [grad is not None for grad in block.grad_rows])
                 with under(self._cast), Replay(self.outside, rows):
                     outputs = self._checked(self.compute(self._batch(block, rows)))
         named = {name: value for name, value in outputs.items() if value.requires_grad and given[name]}
@@ -254,7 +253,7 @@ class Executor:
             if of_used is not None:
                 of_used = of_used.to(computed_in(of_used.dtype))
                 self._gradients[i] = of_used if old is None else old.add_(of_used)
-        of_rows, of_sources = iter(grads[: len(wanted)]), iter(block.grads)
+        of_rows, of_sources = iter(grads[: len(wanted)]), iter(block.grad_rows)
         for (side, _), total, row in zip(self.slots, self._sums, rows):
             grad = next(of_rows) if row.requires_grad else None
             target = next(of_sources) if side == "u" else total

@@ -13,8 +13,6 @@ from torch.overrides import TorchFunctionMode, handle_torch_function
 from sar.graph.edge_tensor.functions import changes
 from sar.graph.edge_tensor.nested import mapped, tensors
 
-__all__ = ["Outside", "Replay", "leaves_of"]
-
 
 def leaves_of(results: Sequence[Tensor]) -> Iterator[Tensor]:
     """The leaves with gradients that results were computed from."""

@@ -13,8 +13,6 @@ from sar.graph.relation import Relation
 
 from .agreement import Output
 
-__all__ = ["At", "PerRow", "Reduction", "reduction"]
-
 At = Mapping[str, Tensor]
 """Of each message: its edge ("e"), the row of the destination ("v"), or of the node ("n"); int64 ``[m]``."""
 

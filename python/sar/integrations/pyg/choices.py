@@ -40,9 +40,11 @@ def plan(module: nn.Module, inside: bool) -> Optional[Plan]:
     attends = transformers.instead_of(module)
     if attends is not None:
         return Plan(NODES, attends[1], attends[0])
-    why = _refusal(module, name)
-    if why is not None:
-        return Plan(REFUSED, why)
+    path = f"nn.{name}.forward"
+    if path in scripts.WHOLE:
+        return Plan(REFUSED, scripts.WHOLE[path])
+    if isinstance(module, over_nodes.NEIGHBOURS):
+        return Plan(REFUSED, "it finds neighbours among the points of all workers")
     methods = unsupervised.methods_of(module)
     if methods:
         whole = type(module).forward is pyg.DeepGraphInfomax.forward
@@ -53,7 +55,7 @@ def plan(module: nn.Module, inside: bool) -> Optional[Plan]:
         if isinstance(module, over_nodes.ORDERED):
             return Plan(REFUSED, "as a pool it orders the nodes of all workers")
         return Plan(NODES, "it reduces over the nodes of each graph", _unwrapped(module))
-    path, forward = f"nn.{name}.forward", None
+    forward = None
     if path in _FORWARDS and type(module).forward is getattr(pyg, name).forward:
         forward = functools.partial(_FORWARDS[path], _unwrapped(module))
     if path in patches.NORMS:
@@ -69,15 +71,6 @@ def plan(module: nn.Module, inside: bool) -> Optional[Plan]:
         return Plan(FUSED if why is None else STEPS, why or fits, forward)
     if isinstance(module, pyg.MessagePassing) or forward is not None:
         return Plan(STEPS, _AGAIN if name in ("GATv2Conv", "TransformerConv") else _STEPS, forward)
-    return None
-
-
-def _refusal(module: nn.Module, name: str) -> Optional[str]:
-    """Why a module raises an error on a split graph; None where it does not."""
-    if f"nn.{name}.forward" in scripts.WHOLE:
-        return scripts.WHOLE[f"nn.{name}.forward"][1]
-    if isinstance(module, over_nodes.NEIGHBOURS):
-        return "it finds neighbours among the points of all workers"
     return None
 
 

@@ -9,10 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sar.graph.counts import counts
 from sar.graph.edge_index.index import SplitEdgeIndex
 from sar.graph.edge_index.rows import lift
-from sar.graph.readout import graph_reduce
+from sar.graph.readout import one_graph, reduce_by_graph
 
 from .reductions import scatter, softmax
 
@@ -47,9 +46,9 @@ def _weighed(xs: List[Tensor], q: Tensor, k_lin: Any) -> Any:
     if not xs:
         return None, None
     out = torch.stack(xs, 1)  # [nodes, relations, features]
-    rows: Any = counts([len(out)], [len(out)])
     keys = torch.tanh(k_lin(out)).flatten(1)
-    total = graph_reduce(rows, torch.cat([keys, keys.new_ones(len(out), 1)], 1), "sum").squeeze(0)
+    counted = torch.cat([keys, keys.new_ones(len(out), 1)], 1)
+    total = reduce_by_graph(counted, one_graph(len(out)), 0, "sum").squeeze(0)
     mean = (total[:-1] / total[-1].clamp(min=1)).view(len(xs), -1)
     attention = F.softmax((q * mean).sum(-1), dim=0)
     return (attention.view(-1, 1) * out).sum(1), attention

@@ -10,24 +10,21 @@ import threading
 from typing import Any, Callable, Dict, Optional, Set, Tuple, Union
 from weakref import WeakSet
 
-import torch
 from torch import Tensor, nn
 from torch_geometric import nn as pyg
 from torch_geometric.nn import aggr as nn_aggr
 
-from sar._engine import abi, session as _session
+from sar._engine import session as _session
 from sar.autograd.compile import uncompiled
 from sar.autograd.fused.prepared import Prepared, choice_of, prepared
-from sar.distributed.agreement import anywhere
-from sar.graph.counts import counts
+from sar.distributed.agreement import anywhere, equal_on_all
 from sar.graph.edge_index.edges import SplitEdges
 from sar.graph.edge_index.rows import EdgeEnds
-from sar.graph.node_batch import NodeBatch, nodes_per_graph
-from sar.graph.readout import graph_reduce, max_over_workers
+from sar.graph.readout import NodeBatch, max_over_workers, nodes_per_graph, one_graph, reduce_by_graph
 from sar.integrations.replacements import given
 from sar.nn.batch_norm import DistributedBN1D
 
-from .reductions import SORTED, aggregate_sorted, scatter
+from .reductions import SORTED, aggregate_messages, scatter
 
 _sessions: WeakSet[_session.Session] = WeakSet()
 """Sessions in which edge indices were made."""
@@ -103,12 +100,11 @@ def node_batch(
         return _as_before(known, rows, own, graphs)
     count = 1 if batch is None else int(batch.max()) + 1 if len(batch) else 0
     fits = batch is None or (batch.dim() == 1 and len(batch) == rows)
-    told = torch.tensor([int(rows in own), int(rows not in own), rows, -rows, count, graphs or 0, int(not fits)])
-    _session.all_reduce(told, "max", abi.TRAIN)
-    some, others, most, least, count, size, wrong = (int(n) for n in told)
+    told = [int(rows in own), int(rows not in own), rows, count, graphs or 0, int(not fits)]
+    (alike,), (some, others, most, count, size, wrong) = equal_on_all([rows], told)
     if known is not None and batch is None and not (some and others):
         known.kept["of_nodes"] = bool(some)
-    if not some and most == -least:
+    if not some and alike:
         return None
     if others:
         raise ValueError(
@@ -121,7 +117,7 @@ def node_batch(
         raise ValueError(f"{name}: batch has to give the graph of each own node, int64 [{rows}] on this worker")
     if size and count > size:
         raise ValueError(f"{name}: a batch vector names graph {count - 1}, and a size of {size} graphs was given")
-    return NodeBatch.of(torch.zeros(rows, dtype=torch.int64) if batch is None else batch, size or count)
+    return NodeBatch.of(one_graph(rows) if batch is None else batch, size or count)
 
 
 def _as_before(known: Prepared, rows: int, own: Set[int], graphs: Optional[int]) -> Optional[NodeBatch]:
@@ -134,7 +130,7 @@ def _as_before(known: Prepared, rows: int, own: Set[int], graphs: Optional[int])
             f"and was given {rows} rows now, where this worker owns {', '.join(map(str, sorted(own)))} nodes: use one "
             "module for nodes and another for pooled rows, or call sar.restore on this one"
         )
-    return NodeBatch.of(torch.zeros(rows, dtype=torch.int64), graphs or 1)
+    return NodeBatch.of(one_graph(rows), graphs or 1)
 
 
 # ---- normalizations ----------------------------------------------------------------
@@ -169,9 +165,9 @@ def layer_norm(original: Any, layer: Any, x: Tensor, batch: Any = None, batch_si
         batch, batch_size = (batch, batch_size) if found is None else (found, found.graphs)
         return original(layer, x, batch, batch_size)
     # without a batch vector, PyG adds eps to the deviation and not to the variance
-    entries: Any = counts([x.numel()], [int(nodes_per_graph(found)) * x.shape[1:].numel()])
-    x = x - graph_reduce(entries, x.reshape(-1), "mean")
-    out = x / (graph_reduce(entries, x.square().reshape(-1), "mean").sqrt() + layer.eps)
+    entries = one_graph(x.numel(), int(nodes_per_graph(found)) * x.shape[1:].numel())
+    x = x - reduce_by_graph(x.reshape(-1), entries, 0, "mean")
+    out = x / (reduce_by_graph(x.square().reshape(-1), entries, 0, "mean").sqrt() + layer.eps)
     return out * layer.weight + layer.bias if layer.weight is not None and layer.bias is not None else out
 
 
@@ -215,13 +211,11 @@ def pool(name: str) -> Callable[..., Tensor]:
         found = node_batch(f"global_{name}pool", x, dim, batch, size)
         if found is None:
             return original(x, batch, size)
-        if batch is not None:
-            return original(x, found, found.graphs)
-        rows: Any = counts([len(found)], [int(nodes_per_graph(found))])
-        moved, reducer = x.movedim(dim, 0), {"add": "sum"}.get(name, name)
-        out = max_over_workers(moved) if name == "max" else graph_reduce(rows, moved, reducer)
-        out = out.movedim(0, dim)
-        return out if x.dim() <= 2 else out.squeeze(dim)
+        if batch is None and name == "max":  # torch's maximum, of which one of equal rows gets the gradient
+            out = max_over_workers(x.movedim(dim, 0)).movedim(0, dim)
+        else:
+            out = original(x, found, found.graphs)
+        return out if batch is not None or x.dim() <= 2 else out.squeeze(dim)
 
     return pool
 
@@ -245,7 +239,7 @@ def aggregate(
 ) -> Any:
     """An aggregation module: of the messages of a split graph, or of the nodes of a graph."""
     if isinstance(index, EdgeEnds):
-        return aggregate_sorted(original, module, x, index, ptr, *args, **kwargs)
+        return aggregate_messages(original, module, x, index, ptr, *args, **kwargs)
     size, dim = (args + (None, None)[len(args) :])[:2]
     size, dim = kwargs.pop("dim_size", size), kwargs.pop("dim", -2 if dim is None else dim)
     found = node_batch(module, x, dim, index, size)

@@ -19,7 +19,7 @@ from sar.config import Config
 from sar.graph.edge_index.placeholders import SplitNumbers
 from sar.graph.edge_index.refusals import allow_in, refuse_in, refuse_nowhere
 from sar.graph.edge_tensor.tensor import EdgeTensor
-from sar.graph.node_batch import NodeBatch
+from sar.graph.readout import NodeBatch
 from sar.integrations.replacements import Concerned, Patches, given
 
 from . import (
@@ -60,8 +60,8 @@ def adapt() -> None:
     pools = [patches.look_up(f"torch_geometric.{path}") for path in POOLS]
     patches.apply()
     _applied = patches
-    for path, said in scripts.WHOLE.items():
-        refuse_in(refused[path], *said)
+    for path, instead in scripts.WHOLE.items():
+        refuse_in(refused[path], scripts.called(path), instead)
     allow_in(transformers.of_one_graph)
     _warn_of_pools(pools)
 

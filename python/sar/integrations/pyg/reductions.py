@@ -15,7 +15,7 @@ from sar.graph.edge_index.reduce import reduced
 from sar.graph.edge_index.rows import EdgeEnds, check_size
 from sar.graph.edge_tensor.over_sources import source_softmax
 from sar.graph.edge_tensor.tensor import as_expr, values
-from sar.graph.node_batch import NodeBatch, reduce_by_graph, softmax_by_graph
+from sar.graph.readout import NodeBatch, reduce_by_graph, softmax_by_graph
 from sar.graph.refused import refusal
 
 PADDED: Tuple[Any, ...] = tuple(
@@ -88,15 +88,16 @@ def _check_graphs(batch: NodeBatch, graphs: Optional[int]) -> None:
         raise ValueError(f"a size of {graphs} graphs was given, and all workers together have {batch.graphs}")
 
 
-def aggregate_sorted(original: Any, module: Any, x: Tensor, index: Any = None, *args: Any, **kwargs: Any) -> Tensor:
-    """For aggregations that take messages in the order of their destinations: those of a node in the order of edges."""
-    if not isinstance(index, EdgeEnds) or not isinstance(module, (*SORTED, aggr.EquilibriumAggregation)):
-        return original(module, x, index, *args, **kwargs)
+def aggregate_messages(original: Any, module: Any, x: Tensor, index: EdgeEnds, *args: Any, **kwargs: Any) -> Tensor:
+    """An aggregation of messages, which some take in the order of their destinations: those of a node in the order of
+    edges."""
     if isinstance(module, aggr.EquilibriumAggregation):
         raise NotImplementedError(
             "EquilibriumAggregation on a graph split over workers would differentiate sums over its edges twice: use "
             "AttentionalAggregation, DeepSetsAggregation or SoftmaxAggregation"
         )
+    if not isinstance(module, SORTED):
+        return original(module, x, index, *args, **kwargs)
     dim = kwargs.get("dim", args[2] if len(args) > 2 else -2)
     rows, order = _destinations(index).sort(stable=True)
     x, own = values(x).index_select(dim, order), index.edges.rows("v")

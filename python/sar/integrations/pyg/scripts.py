@@ -94,36 +94,30 @@ OWN_WAYS = {
 }
 """Layers that would give other results than on the whole graph, with what to do."""
 
-WHOLE: Dict[str, Tuple[str, str]] = {
-    **{f"utils.{name}": (f"torch_geometric.utils.{name}", BEFORE) for name in UTILS},
-    "utils.homophily": (
-        "torch_geometric.utils.homophily",
-        "it would count the edges of this worker, since it was imported before there was a split graph: call "
-        "torch_geometric.utils.homophily by this name, or sar.transforms.homophily",
-    ),
+WHOLE: Dict[str, str] = {
+    **{f"utils.{name}": BEFORE for name in UTILS},
+    "utils.homophily": "it would count the edges of this worker, since it was imported before there was a split graph: "
+    "call torch_geometric.utils.homophily by this name, or sar.transforms.homophily",
     **{
-        f"utils.{name}": (
-            f"torch_geometric.utils.{name}",
-            f"it would draw among the edges of this worker: sar.{name}, which takes the same, draws among all nodes",
-        )
+        f"utils.{name}": "it would draw among the edges of this worker: "
+        f"sar.{name}, which takes the same, draws among all nodes"
         for name in DRAWS
     },
-    "explain.Explainer.__call__": ("Explainer", _EXPLAIN),
-    "loader.RandomNodeLoader.collate_fn": ("RandomNodeLoader", _LOADER),
-    "nn.SGFormer.forward": ("torch_geometric.nn.SGFormer", ATTENTION),
-    "nn.Polynormer.forward": ("torch_geometric.nn.Polynormer", ATTENTION),
-    "transforms.AddGPSE.__call__": ("torch_geometric.transforms.AddGPSE", BEFORE),
-    "data.HeteroData.to_homogeneous": ("torch_geometric.data.HeteroData.to_homogeneous", BEFORE),
-    **{f"loader.{name}.__init__": (name, _LOADER) for name in LOADERS},
-    **{f"nn.{name}.forward": (f"torch_geometric.nn.{name}", why) for name, why in MODELS.items()},
-    **{f"nn.{name}.forward": (name, why) for name, why in OWN_WAYS.items()},
-    "nn.SignedGCN.create_spectral_features": ("torch_geometric.nn.SignedGCN.create_spectral_features", BEFORE),
-    "nn.SignedGCN.nll_loss": (
-        "torch_geometric.nn.SignedGCN.nll_loss",
-        "it puts the edges of both signs into one edge index: add up the losses of model.discriminate(z, edges) for "
-        "the edges of each sign, and for pairs of sar.negative_sampling",
-    ),
-    "nn.Node2Vec.__init__": ("Node2Vec", _WALKS),
-    "nn.MetaPath2Vec.__init__": ("MetaPath2Vec", _WALKS),
+    "explain.Explainer.__call__": _EXPLAIN,
+    "loader.RandomNodeLoader.collate_fn": _LOADER,
+    **{f"loader.{name}.__init__": _LOADER for name in LOADERS},
+    **dict.fromkeys(["nn.SGFormer.forward", "nn.Polynormer.forward"], ATTENTION),
+    **dict.fromkeys(["transforms.AddGPSE.__call__", "data.HeteroData.to_homogeneous"], BEFORE),
+    **{f"nn.{name}.forward": why for name, why in {**MODELS, **OWN_WAYS}.items()},
+    "nn.SignedGCN.create_spectral_features": BEFORE,
+    "nn.SignedGCN.nll_loss": "it puts the edges of both signs into one edge index: add up the losses of "
+    "model.discriminate(z, edges) for the edges of each sign, and for pairs of sar.negative_sampling",
+    **dict.fromkeys(["nn.Node2Vec.__init__", "nn.MetaPath2Vec.__init__"], _WALKS),
 }
-"""Functions in which tensors of a split graph raise an error: what they are called there, and what to do instead."""
+"""Functions in which tensors of a split graph raise an error, and what to do instead."""
+
+
+def called(path: str) -> str:
+    """What users call one of these functions."""
+    owner, _, name = f"torch_geometric.{path}".rpartition(".")
+    return owner if name in ("forward", "collate_fn", "__call__", "__init__") else f"{owner}.{name}"

@@ -10,10 +10,10 @@ from torch import Tensor
 from torch_geometric.utils import remove_self_loops
 
 from sar.graph.edge_index.index import SplitEdgeIndex
-from sar.graph.readout import sum_over_workers
 from sar.links.negative import pairs_apart
 
 from .layers import in_any_order
+from .unsupervised import share
 
 
 class PairLabels(Tensor):
@@ -28,9 +28,7 @@ class PairLabels(Tensor):
             if func is not F.binary_cross_entropy_with_logits:
                 return func(*args, **(kwargs or {}))
             logits, wanted = args
-            wanted = wanted.as_subclass(Tensor)
-        pairs = sum_over_workers(torch.tensor([len(wanted)], dtype=torch.float64)).to(logits.dtype)
-        return F.binary_cross_entropy_with_logits(logits, wanted, reduction="sum") / pairs.squeeze(0).clamp(min=1)
+            return share(F.binary_cross_entropy_with_logits(logits, wanted, reduction="none"))
 
     def __deepcopy__(self, memo: Dict[int, Any]) -> PairLabels:
         return self.as_subclass(Tensor).clone().as_subclass(PairLabels)

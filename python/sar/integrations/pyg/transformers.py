@@ -18,8 +18,7 @@ from sar.autograd.fused.prepared import instead_of_forward, prepared
 from sar.autograd.types import class_of
 from sar.distributed.agreement import equal_on_all
 from sar.graph.edge_index.index import SplitEdgeIndex
-from sar.graph.node_batch import NodeBatch
-from sar.graph.readout import rows_of_all
+from sar.graph.readout import NodeBatch, rows_of_all
 from sar.nn.functional import linear_attention
 
 from .over_nodes import node_batch

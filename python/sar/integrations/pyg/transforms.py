@@ -15,12 +15,12 @@ from torch_geometric.transforms import BaseTransform
 from torch_geometric.transforms.add_positional_encoding import add_node_attr
 
 from sar import transforms as sar_transforms
-from sar._engine import abi, session as _session
 from sar.distributed.agreement import agreed_seed
 from sar.errors import WholeGraphError
 from sar.graph.edge_index.placeholders import SplitNumbers
 from sar.graph.edge_index.refusals import check_readers
 from sar.graph.edge_tensor.tensor import values
+from sar.graph.readout import max_over_workers
 
 EXACT = 1e-10
 """The largest norm of ``L v - value v``, where a script does not say: scipy's eigenvectors are as exact as can be."""
@@ -64,10 +64,7 @@ def _normalize_features(transform: Any, data: Any) -> Any:
 
 def _largest(value: Tensor) -> Tensor:
     """The largest number of all workers, a scalar. Collective."""
-    most = value.amax() if value.numel() else value.new_full((), float("-inf"))
-    most = most.detach().double().view(1)
-    _session.all_reduce(most, "max", abi.TRAIN)
-    return most[0].to(value.dtype)
+    return max_over_workers(value.detach().reshape(-1).double()).squeeze(0).to(value.dtype)
 
 
 def _by_largest(picked: Callable[[Tensor], Tensor]) -> Callable[..., Any]:

@@ -18,10 +18,9 @@ from torch_geometric.nn.models import autoencoder
 from sar._engine import abi, session as _session
 from sar.autograd.fused.prepared import forward_of_class
 from sar.distributed.agreement import agreed_seed
-from sar.graph.counts import counts
 from sar.graph.edge_index.index import SplitEdgeIndex
 from sar.graph.edge_tensor.tensor import values
-from sar.graph.readout import graph_reduce, rows_of_all
+from sar.graph.readout import one_graph, reduce_by_graph, rows_of_all
 from sar.links.negative import negative_sampling
 from sar.links.node_ids import shuffled
 from sar.links.scores import link_metrics
@@ -162,9 +161,9 @@ class RowsOfAll(Tensor):
             reducer = _REDUCED.get(func)
             dim = args[1] if len(args) > 1 else kwargs.get("dim")
             if reducer is not None and isinstance(args[0], RowsOfAll) and dim in (0, -args[0].dim(), (0,), [0]):
-                rows: Any = counts([len(args[0])], [args[0].total])
+                rows = one_graph(len(args[0]), args[0].total)
                 keep = args[2] if len(args) > 2 else kwargs.get("keepdim", False)
-                found = graph_reduce(rows, args[0].as_subclass(Tensor), reducer)
+                found = reduce_by_graph(args[0].as_subclass(Tensor), rows, 0, reducer)
                 return found if keep else found.squeeze(0)
             found = func(*args, **kwargs)
             return found.as_subclass(Tensor) if isinstance(found, RowsOfAll) else found
