@@ -119,7 +119,8 @@ func (o *ownProduct) free() {
 	o.before.Free()
 }
 
-// ownColumns is the gradients that a sweep over columns makes. A part is summed by itself and then added.
+// ownColumns is the gradients that a sweep over columns makes. A part is summed by itself and then taken: added, or
+// rounded.
 type ownColumns[T expr.Float] struct {
 	ownRows
 	x        program[T]
@@ -129,7 +130,8 @@ type ownColumns[T expr.Float] struct {
 	columns []int32      // group by group
 	sums    mem.Array[T] // of a part, operands side by side
 	rows    []int32      // of a part, ascending
-	mu      sync.Mutex   // of grads
+	take    func(sums []T, rows []int32)
+	mu      sync.Mutex // of grads
 }
 
 func newOwnColumns[T expr.Float](x program[T], sweep *expr.Sweep[T], operands uint32) (o *ownColumns[T], err error) {
@@ -147,7 +149,7 @@ func newOwnColumns[T expr.Float](x program[T], sweep *expr.Sweep[T], operands ui
 		o.after = append(o.after, g+1)
 		most = max(most, o.first(g+1)-o.first(g))
 	}
-	o.rows = make([]int32, most)
+	o.rows, o.take = make([]int32, most), o.add
 	o.sums, err = mem.Workspace[T](most * x.Program.RowWidth(operands))
 	return o, err
 }
@@ -163,7 +165,7 @@ func (o *ownColumns[T]) part(part int) {
 	for i := range n {
 		o.rows[i] = int32(first + i)
 	}
-	o.add(sums, o.rows[:n])
+	o.take(sums, o.rows[:n])
 }
 
 // add adds to the gradients of rows idx.
@@ -171,4 +173,14 @@ func (o *ownColumns[T]) add(src []T, idx []int32) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.x.addReturned(o.operands, src, idx)
+}
+
+// round writes the gradients of rows idx.
+func (o *ownColumns[T]) round(src []T, idx []int32) {
+	stride := o.x.Program.RowWidth(o.operands)
+	o.x.operands(o.operands, false, func(i, offset int) {
+		w := o.x.Program.Operands[i].Width
+		to := kernel.RowsOf(o.x.HalfGrads[i], w, idx)
+		kernel.NarrowRows(o.x.Pool, len(idx), to, kernel.RowsAt(src, offset, stride, w))
+	})
 }

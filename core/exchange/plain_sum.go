@@ -157,6 +157,12 @@ func RoundsSums[T kernel.Float](x *expr.Run[T]) bool {
 	return plain && x.Rel.Parts == 1
 }
 
+// RoundsGradient tells whether a run rounds the gradient of an operand itself where HalfGrads has a place for it.
+func RoundsGradient[T kernel.Float](x *expr.Run[T], operand int) bool {
+	_, plain := x.Program.PlainSum()
+	return !plain && x.Rel.Parts == 1 && x.Program.Operands[operand].Side == expr.U
+}
+
 // all computes a whole product, for which no peer is needed.
 func (a *plainSum[T]) all(y []T, m kernel.Product[T]) {
 	if a.HalfOut != nil {

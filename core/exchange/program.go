@@ -231,7 +231,9 @@ func (x program[T]) bind(s *expr.Sweep[T], set uint32, src []byte, base int32) {
 func (x program[T]) pullBackward(op *comm.Op, plan *expr.GradientPlan, push *PushPlan, c Covering,
 	b *expr.Backward[T]) error {
 	switch rel := x.Rel; {
-	case rel.Parts == 1 || plan.Fetch|plan.Return == 0:
+	case rel.Parts == 1:
+		return x.computeAlone(plan, b)
+	case plan.Fetch|plan.Return == 0:
 		computeOwn(b, rel)
 		return nil
 	case plan.Fetch == 0:
@@ -239,6 +241,34 @@ func (x program[T]) pullBackward(op *comm.Op, plan *expr.GradientPlan, push *Pus
 	default:
 		return x.fetchAgain(op, plan, push, b)
 	}
+}
+
+// computeAlone computes all gradients where there are no peers. Those that HalfGrads take are summed and rounded group by
+// group.
+func (x program[T]) computeAlone(plan *expr.GradientPlan, b *expr.Backward[T]) error {
+	rounded := uint32(0)
+	for i, grad := range x.HalfGrads {
+		if grad != nil {
+			rounded |= plan.Operands & (1 << i)
+		}
+	}
+	if rounded == 0 || b.Own == nil {
+		computeOwn(b, x.Rel)
+		return nil
+	}
+	o, err := newOwnColumns(x, b.Own, rounded)
+	if err != nil {
+		return err
+	}
+	defer o.sums.Free()
+	o.take = o.round
+	for group := range o.groups {
+		o.part(group)
+	}
+	if b.Target != nil {
+		b.Target.Rows(nil, 0, int32(x.Rel.NumCols()))
+	}
+	return nil
 }
 
 // computeOwn computes what needs no peer: gradients of own rows, and all that is summed by rows.

@@ -37,7 +37,7 @@ func (r *Run[T]) Differentiate(operands uint32) *GradientPlan {
 func (r *Run[T]) Backward(plan *GradientPlan) (*Backward[T], error) {
 	p := r.Program
 	for i, o := range p.Operands {
-		if !wanted(plan.Operands, i) {
+		if !wanted(plan.Operands, i) || len(r.HalfGrads) > 0 && r.HalfGrads[i] != nil {
 			continue
 		}
 		if r.Grads[i] == nil {

@@ -37,6 +37,9 @@ type Run[T Float] struct {
 	// Plain sums, and programs of which TakesHalf says so, read HalfGrad in place of Grad. On one worker plain sums round
 	// what they make into HalfOut: in place of Out, or in backward of the gradient of sources.
 	HalfGrad, HalfOut []vec.BFloat16
+	// HalfGrads are where gradients of sources go in place of Grads, rounded: on one worker, of programs that are no plain
+	// sums.
+	HalfGrads [][]vec.BFloat16
 
 	slots bool // edges are numbered by their slots
 	plain bool // every register is made and every destination summed by rows: what tests compare with

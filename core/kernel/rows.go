@@ -104,6 +104,16 @@ func Narrow[T Float](p *Pool, z []BFloat16, x []T) {
 	eachRows(p, len(z), 1, func(r0, r1 int) { ops.Narrow(z[r0:r1], x[r0:r1]) })
 }
 
+// NarrowRows: z[i,:] = x[i,:], rounded to bfloat16, n rows.
+func NarrowRows[T Float](p *Pool, n int, z Rows[BFloat16], x Rows[T]) {
+	ops := vec.Get[T]()
+	eachRows(p, n, x.Width, func(r0, r1 int) {
+		for i := r0; i < r1; i++ {
+			ops.Narrow(z.row(i), x.row(i))
+		}
+	})
+}
+
 // Widen: z = x.
 func Widen[T Float](p *Pool, z []T, x []BFloat16) {
 	need("x", len(x), len(z))

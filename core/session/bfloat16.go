@@ -91,12 +91,14 @@ func (h *halves[T]) bindGradients(x *expr.Run[T], plan *expr.GradientPlan, out, 
 			return err
 		}
 	}
-	x.Grads = make([][]T, len(grads))
+	x.Grads, x.HalfGrads = make([][]T, len(grads)), make([][]kernel.BFloat16, len(grads))
 	for i, grad := range grads {
 		switch {
 		case grad == nil:
 		case grad.Half != nil && plain && i == sum.Rows && exchange.RoundsSums(x):
 			x.HalfOut = grad.Half
+		case grad.Half != nil && exchange.RoundsGradient(x, i):
+			x.HalfGrads[i] = grad.Half
 		default:
 			if x.Grads[i], err = h.write(*grad); err != nil {
 				return err

@@ -54,7 +54,7 @@ def growth(part: dict[str, Any], rows: int, widths: list[int], dropout: float, a
     dtype = torch.bfloat16 if autocast else torch.float32
     train(build(tiny), torch.randn(1, widths[0]).to(dtype), 2)
     graph = build(part)
-    x = torch.randn(rows, widths[0]).to(dtype)
+    x = torch.randn(rows, widths[0], dtype=dtype)  # not of another, which the pool would keep
     gc.collect()
     sar.comm.barrier()
     reset_peak()

@@ -45,6 +45,8 @@ class LayerCost(NamedTuple):
     """What the computation takes besides input and result, or besides their gradients; what is saved is in it."""
     scratch_backward: Optional[int] = None
     """In backward, where that is not the same."""
+    sums_first: bool = False
+    """Sums over edges end before there is a result, or in backward a gradient of the input."""
     normalizes: bool = False
     """It is a batch norm."""
     recomputes: bool = False
@@ -177,6 +179,7 @@ def sage(in_features: int, out_features: int, grad_x: bool) -> LayerCost:
         promotes=False,
         scratch=2 * narrower if one_pass else narrower if back else 0,
         scratch_backward=narrower if one_pass else None,
+        sums_first=True,
         recomputes=True,
     )
 

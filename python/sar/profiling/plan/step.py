@@ -48,16 +48,19 @@ def training_step(
         rows = {row}.union(*saves[:until]) - {0}
         return sum(results[r] for r in rows) + sum(layer.saved for layer in layers[begin:until])
 
-    # sums over edges are float32 until all workers have added to them, and then rounded; with one worker, attention's
+    # sums over edges are float32 until all workers have added to them, and then rounded; so are attention's in forward
     wide = [4 * (item < 4 and (parts > 1 or len(layer.exchanges) > 1)) for layer in layers]
     sums = [size * max([0, *(n for n, _ in layer.exchanges)]) for size, layer in zip(wide, layers)]
-    back = [size * max([0, *(n for n, back in layer.exchanges if back)]) for size, layer in zip(wide, layers)]
+    wide_back = 4 * (item < 4 and parts > 1)
+    back = [wide_back * max([0, *(n for n, back in layer.exchanges if back)]) for layer in layers]
     peak = 0
     for i, layer in enumerate(layers):
         again = layer.recomputes and i > 0 and layers[i - 1].normalizes
         if again and recomputing >= 0:  # the last such layer alone holds its input too
             saves[recomputing].discard(recomputing)
-        peak = max(peak, alive(i, i) + max(layer.scratch + sums[i], layer.saved if i >= begin else 0) + results[i + 1])
+        made = results[i + 1]
+        beside = layer.scratch + (max(sums[i] - made, 0) if layer.sums_first else sums[i])
+        peak = max(peak, alive(i, i) + max(beside, layer.saved if i >= begin else 0) + made)
         if i >= begin:
             saves[i] = {row for row, saved in ((i, layer.saves_input), (i + 1, layer.saves_result)) if saved}
         if again:
@@ -66,9 +69,10 @@ def training_step(
     last = len(layers)
     for i in range(begin, last):
         layer = layers[i]
-        gradients = results[i + 1] + (results[i] if i > begin else 0)
+        own = results[i] if i > begin else 0
         beside = layer.scratch if layer.scratch_backward is None else layer.scratch_backward
-        peak = max(peak, alive(last, i + 1) + gradients + beside + back[i])
+        gradients = results[i + 1] + (max(own, back[i]) if layer.sums_first else own + back[i])
+        peak = max(peak, alive(last, i + 1) + gradients + beside)
     parameters, exchanged = (sum(of) for of in zip(*((one.parameters, one.exchanged) for one in layers)))
     return Step(parameters, exchanged, sum(layer.sent(item, cover) for layer in layers), alive(last, last), peak)
 
