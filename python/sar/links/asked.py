@@ -23,8 +23,6 @@ from sar.graph.queries import edge_ends
 from sar.graph.relation import Relation
 from sar.graph.subgraph import first_ids, graph_of_sets
 
-__all__ = ["check", "fetch_rows", "owners"]
-
 
 @uncompiled
 def fetch_rows(x: Tensor, ids: Tensor, what: str = "fetch") -> Tensor:

@@ -6,8 +6,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["drawn", "mixed", "permuted"]
-
 _ROUNDS = 6
 _BLOCK = 1 << 15
 """Numbers that are drawn at once: they and what is computed of them stay in the cache."""

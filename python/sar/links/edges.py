@@ -16,8 +16,6 @@ from sar.graph.subgraph import first_ids, graph_of_sets
 
 from .asked import owners
 
-__all__ = ["graph_of", "graph_of_pairs"]
-
 
 def graph_of(given: Any) -> GraphShardManager:
     """The graph manager, of one relation, that scripts name by itself, by an edge index or by a data object of PyG.

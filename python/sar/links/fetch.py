@@ -13,8 +13,6 @@ from .asked import check, fetch_rows
 from .edges import graph_of
 from .originals import originals
 
-__all__ = ["fetch"]
-
 
 @uncompiled
 def fetch(x: Tensor, ids: Tensor, data: Any = None) -> Tensor:

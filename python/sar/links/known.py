@@ -17,8 +17,6 @@ from sar.graph.relation import Relation
 
 from .asked import owners
 
-__all__ = ["Known", "known"]
-
 
 class Known:
     """The edges of a graph of one relation.

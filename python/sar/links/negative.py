@@ -24,8 +24,6 @@ from .edges import graph_of, graph_of_pairs
 from .known import Known, known
 from .originals import OriginalIds, originals
 
-__all__ = ["batched_negative_sampling", "negative_sampling", "pairs_apart"]
-
 Count = Union[int, float, None]
 Sizes = Union[int, Tuple[int, int], None]
 Given = TypeVar("Given")

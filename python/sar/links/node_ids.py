@@ -13,8 +13,6 @@ from .asked import fetch_rows
 from .draw import permuted
 from .originals import originals
 
-__all__ = ["NodeIds", "shuffled"]
-
 
 class NodeIds(Tensor):
     """int64 ``[n]``: ids of any nodes. ``x[ids]`` and ``x.index_select(0, ids)`` of rows of own nodes are

@@ -19,8 +19,6 @@ from sar.graph.state import GraphState, NodeRows
 
 from .asked import fetch_rows
 
-__all__ = ["OriginalIds", "originals"]
-
 
 class OriginalIds:
     """Of the nodes of one type. Where a partition has none, those that it gave the nodes stand for them.

@@ -13,8 +13,6 @@ from sar.distributed.agreement import all_or_none, said_by_all
 from sar.graph.edge_tensor.tensor import values
 from sar.graph.readout import rows_of_all
 
-__all__ = ["link_metrics"]
-
 
 @uncompiled
 @torch.no_grad()

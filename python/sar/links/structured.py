@@ -22,8 +22,6 @@ from .known import known
 from .node_ids import NodeIds
 from .originals import originals
 
-__all__ = ["structured_negative_sampling"]
-
 _MOST = 1000
 """Draws for one edge, after which the graph is taken for one in which a node has edges to all."""
 

@@ -17,8 +17,6 @@ from .rows import OwnRows, own_rows
 if TYPE_CHECKING:
     from sar.graph.manager import GraphShardManager
 
-__all__ = ["write_rows"]
-
 
 def write_rows(
     path: Union[str, os.PathLike[str]],

@@ -33,8 +33,6 @@ from sar.graph.edge_tensor.nested import mapped
 from .dropout import Drop
 from .recompute import Recipe
 
-__all__ = ["DeferredTensor", "State", "computed"]
-
 
 class Rule(Protocol):
     """How to compute a tensor from its source."""

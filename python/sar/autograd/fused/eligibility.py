@@ -17,9 +17,6 @@ from sar.graph.manager import GraphShardManager
 from . import low_memory
 from .prepared import FUSED, choice_of, plain_forward
 
-__all__ = ["all_fit", "as_made", "changed", "disturbed", "fits_alone", "gat_unfit", "layer_choices", "note_choice"]
-__all__ += ["sage_unfit"]
-
 _choices: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 """Whether each layer ran fused on a graph of ours when it last ran."""
 

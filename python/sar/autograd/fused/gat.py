@@ -34,8 +34,6 @@ from .eligibility import fits_alone, gat_unfit, note_choice
 from .recompute import Held, Saved, rows_of, save
 from .row_blocks import products, slices, sums
 
-__all__ = ["Rounding", "attend", "convolve", "finish"]
-
 
 class Rounding(enum.Enum):
     """How scores are computed, and in which order edges read their operands.

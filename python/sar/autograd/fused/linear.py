@@ -19,8 +19,6 @@ from sar.autograd.double_backward import differentiable_once
 
 from .prepared import instead_of_forward
 
-__all__ = ["computed_again"]
-
 
 def computed_again(module: nn.Module) -> ContextManager[None]:
     """While this is entered, results of a module are computed again in backward, if expressions read them.

@@ -23,8 +23,6 @@ from sar.autograd.autocast import autocast_state
 
 from .deferred import computed
 
-__all__ = ["POSSIBLE", "declare", "number", "traced"]
-
 POSSIBLE = hasattr(torch.library, "_register_effectful_op")
 """Whether torch has what this takes."""
 

@@ -15,25 +15,6 @@ from sar.autograd.types import class_of
 
 from . import operation
 
-__all__ = [
-    "BATCH_NORM",
-    "DROPOUT",
-    "FUSED",
-    "NODES",
-    "REFUSED",
-    "STEPS",
-    "UNTOUCHED",
-    "Choice",
-    "Plan",
-    "Prepared",
-    "PreparedMethod",
-    "choice_of",
-    "forward_of_class",
-    "instead_of_forward",
-    "plain_forward",
-    "prepared",
-]
-
 FUSED = "fused"
 STEPS = "steps"
 BATCH_NORM = "batch norm of all nodes"

@@ -50,8 +50,6 @@ from .eligibility import fits_alone, note_choice, sage_unfit
 from .recompute import Held, Saved, rows_of, save
 from .row_blocks import Rows, products, sums
 
-__all__ = ["graph_conv", "normalized_sum", "sage_conv", "sage_mean"]
-
 _LEFT = {"both": -0.5, "left": -1.0}
 _RIGHT = {"both": -0.5, "right": -1.0}
 """Powers of degrees, by the normalization of GraphConv."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, Optional, Tuple
 
-__all__ = ["features"]
-
 Features = Tuple[int, ...]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, NamedTuple, Optional, Protocol, Sequence, Tuple
+from typing import Callable, List, Optional, Protocol, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -18,20 +18,7 @@ LEAST_EDGES = 64
 """Blocks are not made smaller than this."""
 
 
-class EdgeBlock(NamedTuple):
-    """Some edges that a function runs on.
-
-    ``size``: edges, and nodes of a reduce function; ``at``: int64, by side, which rows of its columns are an edge's, or
-    a node's ("n"); ``rows``: of each column of sources; ``grads``: where gradients of these are added. None: nowhere
-    """
-
-    size: Tuple[int, int]
-    at: Dict[str, Tensor]
-    rows: List[Tensor]
-    grads: List[Optional[Tensor]]
-
-
-Visit = Callable[[EdgeBlock], None]
+Visit = Callable[[Block], None]
 
 
 class Blocks(Protocol):
@@ -61,24 +48,14 @@ class Streamed:
         self.max_edges = max(LEAST_EDGES, int(Config.block_bytes) // edge_bytes)
 
     def forward(self, columns: List[Tensor], visit: Visit) -> None:
-        stream(self.relation, columns, _visited(visit), self.max_edges)
+        stream(self.relation, columns, visit, self.max_edges)
         self.operation = schedule.last()
 
     def backward(
         self, columns: List[Tensor], sums: List[Optional[Tensor]], returns: List[bool], visit: Visit, again: bool
     ) -> None:
         own = [total if goes else None for total, goes in zip(sums, returns)]
-        of = self.operation
-        stream(self.relation, columns, _visited(visit), self.max_edges, own, return_grads=returns, of=of)
-
-
-def _visited(visit: Visit) -> Callable[[Block], None]:
-    def edges(block: Block) -> None:
-        if len(block.dst):
-            at = {"u": block.src, "v": block.dst, "e": block.eid}
-            visit(EdgeBlock((len(block.dst), 0), at, block.rows, block.grad_rows))
-
-    return edges
+        stream(self.relation, columns, visit, self.max_edges, own, return_grads=returns, of=self.operation)
 
 
 def of_equal_degree(degrees: Tensor, edge_bytes: int) -> List[Tensor]:
@@ -133,21 +110,21 @@ class OfNodes:
             dtypes = [computed_in(column.dtype) for column in columns]
             grads = [torch.zeros(s, dtype=d) if goes else None for s, d, goes in zip(shapes, dtypes, returns)]
             if block.size[1]:
-                visit(block._replace(rows=fetched, grads=grads))
+                visit(block._replace(rows=fetched, grad_rows=grads))
             for grad, total in zip(grads, sums):
                 if grad is not None:
                     streams.fetch_backward(relation.handle, relation.index, sources, grad, total, self.operation)
 
-    def _block(self, number: int, reads: bool) -> Tuple[Tensor, EdgeBlock]:
+    def _block(self, number: int, reads: bool) -> Tuple[Tensor, Block]:
         """A block and the columns of its sources.
 
         :param reads: whether rows of sources are read
         """
         none = torch.empty(0, dtype=torch.int64)
         if number >= len(self.nodes):
-            return none, EdgeBlock((0, 0), {}, [], [])
+            return none, Block([], none, none, none, [])
         rows = self.nodes[number]
         indptr, sources, eids = self.relation.in_edges(rows)
         columns, at = torch.unique(sources, return_inverse=True) if reads else (none, none)
         ends = rows.repeat_interleave(indptr.diff())
-        return columns, EdgeBlock((len(eids), len(rows)), {"u": at, "v": ends, "e": eids, "n": rows}, [], [])
+        return columns, Block([], at, ends, eids, [], nodes=rows)
