@@ -17,7 +17,6 @@ from sar.graph.relation import Relation
 LEAST_EDGES = 64
 """Blocks are not made smaller than this."""
 
-
 Visit = Callable[[Block], None]
 
 
@@ -35,7 +34,6 @@ class Blocks(Protocol):
         :param returns: of which columns gradients return to other workers
         :param again: rows are needed again
         """
-
 
 class Streamed:
     """Blocks of bounded bytes, as rows of other workers arrive.
@@ -57,7 +55,6 @@ class Streamed:
         own = [total if goes else None for total, goes in zip(sums, returns)]
         stream(self.relation, columns, visit, self.max_edges, own, return_grads=returns, of=self.operation)
 
-
 def of_equal_degree(degrees: Tensor, edge_bytes: int) -> List[Tensor]:
     """Destination rows that have in-edges, by degree ascending, in batches of bounded bytes or of one node.
 
@@ -72,7 +69,6 @@ def of_equal_degree(degrees: Tensor, edge_bytes: int) -> List[Tensor]:
         if degree:
             found += rows.split(max(1, edges // degree))
     return found
-
 
 class OfNodes:
     """All messages of some nodes at once, whichever workers own their sources: these rows are fetched, each once.
