@@ -35,6 +35,7 @@ class Blocks(Protocol):
         :param again: rows are needed again
         """
 
+
 class Streamed:
     """Blocks of bounded bytes, as rows of other workers arrive.
 
@@ -55,6 +56,7 @@ class Streamed:
         own = [total if goes else None for total, goes in zip(sums, returns)]
         stream(self.relation, columns, visit, self.max_edges, own, return_grads=returns, of=self.operation)
 
+
 def of_equal_degree(degrees: Tensor, edge_bytes: int) -> List[Tensor]:
     """Destination rows that have in-edges, by degree ascending, in batches of bounded bytes or of one node.
 
@@ -69,6 +71,7 @@ def of_equal_degree(degrees: Tensor, edge_bytes: int) -> List[Tensor]:
         if degree:
             found += rows.split(max(1, edges // degree))
     return found
+
 
 class OfNodes:
     """All messages of some nodes at once, whichever workers own their sources: these rows are fetched, each once.
