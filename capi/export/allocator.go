@@ -14,7 +14,6 @@ import (
 	"syscall"
 	"unsafe"
 
-	"sar/core/mem"
 	"sar/core/session"
 )
 
@@ -61,7 +60,7 @@ func sar_set_allocator(policy C.int32_t) C.sar_status {
 			refuse("sar_set_allocator(%d): 0 is default, 1 compact and 2 pool", policy)
 		}
 		C.pool_enable(0)
-		mem.LendFrom(nil)
+		session.LendFrom(nil)
 		if policy == C.SAR_ALLOCATOR_POOL {
 			need(openPool())
 		}
@@ -81,12 +80,11 @@ func openPool() error {
 			"(no libc10.so that calls posix_memalign and free): the policy compact works everywhere")
 	}
 	C.pool_enable(1)
-	mem.LendFrom(pool{})
+	session.LendFrom(pool{})
 	return nil
 }
 
-// pool lends the engine blocks of the pool, so that what a call computes with takes the place of tensors that are not in
-// use.
+// pool lends the engine blocks of the pool: what a call computes with takes the place of tensors that are not in use.
 type pool struct{}
 
 // lent is how many bytes the engine has.

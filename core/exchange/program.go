@@ -243,8 +243,8 @@ func (x program[T]) pullBackward(op *comm.Op, plan *expr.GradientPlan, push *Pus
 	}
 }
 
-// computeAlone computes all gradients where there are no peers. Those that HalfGrads take are summed and rounded group by
-// group.
+// computeAlone computes all gradients where there are no peers. Those that HalfGrads take are summed and rounded group
+// by group.
 func (x program[T]) computeAlone(plan *expr.GradientPlan, b *expr.Backward[T]) error {
 	rounded := uint32(0)
 	for i, grad := range x.HalfGrads {

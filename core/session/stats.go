@@ -37,6 +37,9 @@ var tensors atomic.Pointer[func() (used Usage, kept int64)]
 // SetTensors has MemoryStats ask report for what tensors take, and for what is kept of freed ones.
 func SetTensors(report func() (used Usage, kept int64)) { tensors.Store(&report) }
 
+// LendFrom has what a call computes with come from a lender from now on; nil: from the system.
+func LendFrom(l mem.Lender) { mem.LendFrom(l) }
+
 // MemoryStats returns the engine's memory by purpose, and "total"; beside it
 // "tensors", the caller's where they are counted, "kept", what is kept of freed
 // ones, and "resident", the process as a whole.
