@@ -56,6 +56,8 @@ class Recorder:
             self.content["world"] = args[0].world
         if name == "sar_program_create":
             entry["handle"] = found
+        elif name == "sar_session_set_place":
+            entry["operation"] = found
         if entry is not None:
             self.content["calls"].append(entry)
         return found

@@ -125,6 +125,7 @@ class Rank:
     def __init__(self, rank: int, world: int, script: Script, cut: Cut) -> None:
         self.rank, self.world, self.script = rank, world, script
         self.rows, self.edges = cut.rows[rank], cut.count(rank)
+        self.operations: dict[int, int] = {}  # recorded numbers and own ones, which what the graph is asked once moves
         self.session = abi.session_open(
             *(rank, world, os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])),
             *(None, os.environ.get("SAR_TRANSPORT"), None, 0.0, 60.0, 0.0, int(os.environ.get("BENCH_WINDOW", 0))),
@@ -137,7 +138,9 @@ class Rank:
         """Makes all calls, and leaves."""
         for call in self.script.calls:
             if call["name"] != "sar_program_create":
-                library.call(call["name"], *self._arguments(call))
+                found = library.call(call["name"], *self._arguments(call))
+                if "operation" in call:
+                    self.operations[call["operation"]] = found
         abi.session_close(self.session)
 
     def _arguments(self, call: dict[str, Any]) -> list[Any]:
@@ -151,6 +154,8 @@ class Rank:
                 out.append(ct.c_uint64(self.session))
             elif call["name"].startswith("sar_program") and i == 1:
                 out.append(ct.c_uint64(self.script.programs[arg["number"]]))
+            elif call["name"] == "sar_session_set_place" and i == 2:
+                out.append(self.operations.get(arg["number"], 0))
             elif call["name"] == "sar_all_to_all" and i in (2, 3):
                 out.append(self._per_rank(arg["tensors"]))
             elif call["name"] == "sar_all_to_all" and i == 4:
