@@ -125,7 +125,7 @@ class Rank:
     def __init__(self, rank: int, world: int, script: Script, cut: Cut) -> None:
         self.rank, self.world, self.script = rank, world, script
         self.rows, self.edges = cut.rows[rank], cut.count(rank)
-        self.operations: dict[int, int] = {}  # recorded numbers and own ones, which what the graph is asked once moves
+        self.operations: dict[int, int] = {}  # own numbers by recorded ones: a cover that is made takes some, too
         self.session = abi.session_open(
             *(rank, world, os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])),
             *(None, os.environ.get("SAR_TRANSPORT"), None, 0.0, 60.0, 0.0, int(os.environ.get("BENCH_WINDOW", 0))),

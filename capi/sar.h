@@ -149,8 +149,8 @@ void sar_reset_peaks(void);
 enum { SAR_ALLOCATOR_DEFAULT = 0, SAR_ALLOCATOR_COMPACT = 1, SAR_ALLOCATOR_POOL = 2 };
 sar_status sar_set_allocator(int32_t policy);
 
-/* Torch's large blocks under the pool, in bytes. JSON: {"live", "kept", "peak", "fresh"}; "fresh"
- * is what was handed out in all that was not there yet. */
+/* Torch's large blocks and the engine's under the pool, in bytes. JSON: {"live", "kept", "peak",
+ * "fresh"}; "fresh" is what was handed out in all that was not there yet. */
 sar_status sar_pool_stats(char **json);
 
 /* Gives back what the pool keeps. Its peak starts anew. */

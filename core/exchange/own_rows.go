@@ -77,7 +77,7 @@ func (a *plainSum[T]) newOwnProduct(gradU []T, own kernel.Product[T], rows []int
 	rel, n := a.Rel, a.Rel.NumSrc
 	o = &ownProduct{ownRows: ownRows{rel: rel, groups: 1}}
 	if rel.Parts == 1 {
-		o.product = kernel.Accumulation{Parts: 1, Run: func(int) { a.all(gradU, own) }}
+		o.product = kernel.Accumulation{Parts: 1, Run: func(int) { a.all(gradU, a.HalfGradOf(a.rows), own) }}
 		return o, nil
 	}
 	defer func() {

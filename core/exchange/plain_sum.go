@@ -147,11 +147,11 @@ func (a *plainSum[T]) whole(csr kernel.CSR, out []T) error {
 		return err
 	}
 	defer scale.Free()
-	a.all(out, a.product(csr, a.u, nil, scale.Data))
+	a.all(out, a.HalfOut, a.product(csr, a.u, nil, scale.Data))
 	return nil
 }
 
-// RoundsSums tells whether a run rounds its results itself where HalfOut is given.
+// RoundsSums tells whether a run rounds its result itself where HalfOut is given.
 func RoundsSums[T kernel.Float](x *expr.Run[T]) bool {
 	_, plain := x.Program.PlainSum()
 	return plain && x.Rel.Parts == 1
@@ -159,14 +159,13 @@ func RoundsSums[T kernel.Float](x *expr.Run[T]) bool {
 
 // RoundsGradient tells whether a run rounds the gradient of an operand itself where HalfGrads has a place for it.
 func RoundsGradient[T kernel.Float](x *expr.Run[T], operand int) bool {
-	_, plain := x.Program.PlainSum()
-	return !plain && x.Rel.Parts == 1 && x.Program.Operands[operand].Side == expr.U
+	return x.Rel.Parts == 1 && x.Program.Operands[operand].Side == expr.U
 }
 
-// all computes a whole product, for which no peer is needed.
-func (a *plainSum[T]) all(y []T, m kernel.Product[T]) {
-	if a.HalfOut != nil {
-		kernel.SpMMHalf(a.Pool, a.HalfOut, m)
+// all computes a whole product, for which no peer is needed, into y, or rounded into half.
+func (a *plainSum[T]) all(y []T, half []kernel.BFloat16, m kernel.Product[T]) {
+	if half != nil {
+		kernel.SpMMHalf(a.Pool, half, m)
 		return
 	}
 	kernel.SpMM(a.Pool, y, m)
@@ -219,11 +218,11 @@ func (a *plainSum[T]) backwardU(op *comm.Op, gradU []T, c Covering) error {
 		m.Ahead = a.gradientRows(c, gradU)
 		m.Local = func() error {
 			if gradU != nil {
-				a.all(gradU, a.product(own, gradOut, scale.Data, nil))
+				kernel.SpMM(a.Pool, gradU, a.product(own, gradOut, scale.Data, nil))
 			}
 			return nil
 		}
-	case gradU != nil || a.HalfOut != nil:
+	case gradU != nil || a.HalfGradOf(a.rows) != nil:
 		o, err := a.newOwnProduct(gradU, a.product(own, gradOut, scale.Data, nil), m.Recv)
 		if err != nil {
 			return err

@@ -247,12 +247,12 @@ func (x program[T]) pullBackward(op *comm.Op, plan *expr.GradientPlan, push *Pus
 // by group.
 func (x program[T]) computeAlone(plan *expr.GradientPlan, b *expr.Backward[T]) error {
 	rounded := uint32(0)
-	for i, grad := range x.HalfGrads {
-		if grad != nil {
+	for i := range x.Program.Operands {
+		if x.HalfGradOf(i) != nil {
 			rounded |= plan.Operands & (1 << i)
 		}
 	}
-	if rounded == 0 || b.Own == nil {
+	if rounded == 0 {
 		computeOwn(b, x.Rel)
 		return nil
 	}
@@ -265,9 +265,7 @@ func (x program[T]) computeAlone(plan *expr.GradientPlan, b *expr.Backward[T]) e
 	for group := range o.groups {
 		o.part(group)
 	}
-	if b.Target != nil {
-		b.Target.Rows(nil, 0, int32(x.Rel.NumCols()))
-	}
+	computeByRows(b, x.Rel)
 	return nil
 }
 
@@ -276,6 +274,10 @@ func computeOwn[T expr.Float](b *expr.Backward[T], rel *graph.Relation) {
 	if b.Own != nil {
 		b.Own.Columns(0, rel.NumSrc)
 	}
+	computeByRows(b, rel)
+}
+
+func computeByRows[T expr.Float](b *expr.Backward[T], rel *graph.Relation) {
 	if b.Target != nil {
 		b.Target.Rows(nil, 0, int32(rel.NumCols()))
 	}

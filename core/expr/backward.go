@@ -37,7 +37,7 @@ func (r *Run[T]) Differentiate(operands uint32) *GradientPlan {
 func (r *Run[T]) Backward(plan *GradientPlan) (*Backward[T], error) {
 	p := r.Program
 	for i, o := range p.Operands {
-		if !wanted(plan.Operands, i) || len(r.HalfGrads) > 0 && r.HalfGrads[i] != nil {
+		if !wanted(plan.Operands, i) || r.HalfGradOf(i) != nil {
 			continue
 		}
 		if r.Grads[i] == nil {
@@ -141,9 +141,8 @@ func (b *Backward[T]) Finish() {
 
 // make is cleared memory of the run's own.
 func (r *Run[T]) make(n int) ([]T, error) {
-	made, err := mem.Workspace[T](n)
+	made, err := mem.ZeroWorkspace[T](n)
 	if err == nil {
-		clear(made.Data)
 		r.scratch = append(r.scratch, made)
 	}
 	return made.Data, err

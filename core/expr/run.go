@@ -35,11 +35,10 @@ type Run[T Float] struct {
 	Grad  []T
 	Grads [][]T
 	// Plain sums, and programs of which TakesHalf says so, read HalfGrad in place of Grad. On one worker plain sums round
-	// what they make into HalfOut: in place of Out, or in backward of the gradient of sources.
+	// what they make into HalfOut in place of Out, and all programs gradients of sources into those HalfGrads that are
+	// there, in place of Grads.
 	HalfGrad, HalfOut []vec.BFloat16
-	// HalfGrads are where gradients of sources go in place of Grads, rounded: on one worker, of programs that are no plain
-	// sums.
-	HalfGrads [][]vec.BFloat16
+	HalfGrads         [][]vec.BFloat16
 
 	slots bool // edges are numbered by their slots
 	plain bool // every register is made and every destination summed by rows: what tests compare with
@@ -47,6 +46,14 @@ type Run[T Float] struct {
 	grad    []T   // of the messages, before they are weighed and summed
 	deltas  [][]T // by softmax
 	scratch []mem.Array[T]
+}
+
+// HalfGradOf is where the gradient of an operand goes in bfloat16; nil: it goes to Grads.
+func (r *Run[T]) HalfGradOf(operand int) []vec.BFloat16 {
+	if r.HalfGrads == nil {
+		return nil
+	}
+	return r.HalfGrads[operand]
 }
 
 // RowsOfSide is how many rows operands of a side have on this worker.

@@ -44,6 +44,15 @@ func Workspace[T Elem](n int) (Array[T], error) {
 	return Array[T]{Data: view[T](b, n), mapping: b, purpose: Scratch, lender: *l}, nil
 }
 
+// ZeroWorkspace is a Workspace of zeros.
+func ZeroWorkspace[T Elem](n int) (Array[T], error) {
+	a, err := Workspace[T](n)
+	if a.lender != nil { // what the system gives is zeros
+		clear(a.Data)
+	}
+	return a, err
+}
+
 func view[T Elem](b []byte, n int) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n)
 }

@@ -95,8 +95,6 @@ func (h *halves[T]) bindGradients(x *expr.Run[T], plan *expr.GradientPlan, out, 
 	for i, grad := range grads {
 		switch {
 		case grad == nil:
-		case grad.Half != nil && plain && i == sum.Rows && exchange.RoundsSums(x):
-			x.HalfOut = grad.Half
 		case grad.Half != nil && exchange.RoundsGradient(x, i):
 			x.HalfGrads[i] = grad.Half
 		default:

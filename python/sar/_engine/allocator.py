@@ -41,7 +41,8 @@ def policy() -> str:
 
 
 def pool_stats() -> Dict[str, int]:
-    """Bytes of the CPU tensors in the pool: ``live``, ``kept``, ``peak`` (of live) and ``fresh``."""
+    """Bytes of CPU tensors in the pool, and of what the engine computes with: ``live``, ``kept``, ``peak`` (of live)
+    and ``fresh``."""
     return abi.pool_stats()
 
 

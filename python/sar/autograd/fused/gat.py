@@ -20,6 +20,7 @@ from typing import Any, Optional, Tuple
 import torch
 from torch import Tensor
 
+from sar._engine import columns
 from sar.autograd import expression as ex, program, recomputed
 from sar.autograd.autocast import autocast_state, product_dtype
 from sar.autograd.compile import uncompiled
@@ -80,8 +81,7 @@ def convolve(
     relation, x, weight, bias = graph._relation(None), layer.feat_drop(feat), layer.fc.weight, layer.bias
     if not by_columns and not (low_memory.active() and dropout_p == 0):
         out = attend(relation, x, weight, *vectors, slope, dropout_p)
-        # a new tensor, since backward needs the sum, and scripts may change the result in place
-        return finish(layer, out.clone() if bias is None else _Biased.apply(out, bias.view(out.shape[1:])), merge)
+        return finish(layer, _with_bias(out, bias), merge)
     _, heads, each = layer.attn_l.shape
     step = costs.columns(x.shape[1], heads, each, merge) if by_columns else low_memory.columns(x.shape[1], len(weight))
     attention = gat_columns.Attention(relation, slope, dropout_p, step)
@@ -197,8 +197,17 @@ class _Scores(torch.autograd.Function):
         return grad_x, grad_w, of_l if for_l else None, of_r if for_r else None, None, None, None
 
 
+def _with_bias(out: Tensor, bias: Optional[Tensor]) -> Tensor:
+    """A new tensor, since backward needs the sum, and scripts may change the result in place."""
+    if bias is None:
+        return out.clone()
+    bias = bias.view(out.shape[1:])
+    result: Tensor = out + bias if out.dtype == bias.dtype else _Biased.apply(out, bias)
+    return result
+
+
 class _Biased(torch.autograd.Function):
-    """``out + bias`` in the type of ``out``, whose sum and the gradient of whose bias are in that of the bias."""
+    """``out + bias`` in the type of ``out``, which is narrower, without a tensor of its size in that of the bias."""
 
     @staticmethod
     def forward(ctx: Any, out: Tensor, bias: Tensor) -> Tensor:
@@ -212,9 +221,7 @@ class _Biased(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
         if not ctx.needs_input_grad[1]:
             return grad, None
-        if grad.dtype == ctx.dtype:
-            return grad, grad.sum(0)
-        return grad, torch.stack([grad[at].to(ctx.dtype).sum(0) for at in slices(grad)]).sum(0)
+        return grad, columns.totals(grad.flatten(1)).to(ctx.dtype).view(grad.shape[1:])
 
 
 Gradients = Tuple[Optional[Tensor], Optional[Tensor], Optional[Tensor], Optional[Tensor]]
