@@ -27,7 +27,7 @@ from sar.partitioning.methods import assign
 from sar.partitioning.options import Options
 from watched import watch
 
-CUTS = "metis:cut,metis:volume,mtkahypar:volume,mtkahypar:cut,kaminpar:cut,fennel:cut"
+CUTS = "metis:cut,metis:volume,mtkahypar:volume,mtkahypar:cut,kaminpar:cut,fennel:cut,fennel:volume"
 SCALE, QUADRANTS = 18, (0.57, 0.19, 0.19, 0.05)  # of the R-MAT graph
 
 

@@ -575,12 +575,13 @@ sar_status sar_dataset_undirect(sar_handle dataset, const char *scratch, int64_t
 /* Streaming partitioner. assignment int32 [num_nodes] is -1 - g before for a node of group g, of
  * groups with parts/groups parts each; after, its part. No part is heavier than the mean by more
  * than imbalance (a share) where that can be, by any of the weights: int32 [kinds, num_nodes], or
- * NULL: each node weighs 1.
+ * NULL: each node weighs 1. Where rows is not 0, few rows are to travel, each once to each part
+ * that reads it; else few edges are to be between parts.
  * Errors: SAR_ERR_VALUE for parts that groups do not divide, or without sar_dataset_undirect;
  * SAR_ERR_STOPPED by progress. */
 sar_status sar_dataset_fennel(sar_handle dataset, int32_t parts, int32_t groups, double imbalance,
-                              uint64_t seed, const DLTensor *weights, DLTensor *assignment,
-                              sar_progress progress, void *user);
+                              uint64_t seed, int32_t rows, const DLTensor *weights,
+                              DLTensor *assignment, sar_progress progress, void *user);
 
 /* Writes the graph to an existing file in ParHIP's binary format, with weights (int32 [num_nodes])
  * where they are not NULL; of an assignment that is not NULL, the nodes of one part. Gives the

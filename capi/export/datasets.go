@@ -95,14 +95,14 @@ func sar_dataset_undirect(
 
 //export sar_dataset_fennel
 func sar_dataset_fennel(
-	h C.sar_handle, parts, groups C.int32_t, imbalance C.double, seed C.uint64_t,
+	h C.sar_handle, parts, groups C.int32_t, imbalance C.double, seed C.uint64_t, rows C.int32_t,
 	weights *C.sar_const_tensor, assignment *C.DLTensor, progress C.sar_progress, user unsafe.Pointer,
 ) C.sar_status {
 	return guard("sar_dataset_fennel", func(c *call) {
 		d, a := use(c, h, datasets), vector[int32]("assignment", assignment)
 		f := session.Fennel{
 			Parts: int(parts), Groups: int(groups), Imbalance: float64(imbalance), Seed: uint64(seed),
-			Progress: teller(progress, user),
+			Rows: rows != 0, Progress: teller(progress, user),
 		}
 		if weights != nil {
 			v := view("weights", weights)

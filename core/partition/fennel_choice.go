@@ -6,10 +6,10 @@ import (
 	"sar/core/internal/parallel"
 )
 
-// scorer counts the neighbours of a node by part.
+// scorer adds up what speaks for each part: the neighbours of a node there, or rows.
 type scorer struct {
-	count []int32 // [parts], zero between two nodes
-	met   []int32 // parts with a count
+	gain []int64 // [parts], zero between two nodes
+	met  []int32 // parts with a gain
 }
 
 // sweep assigns a run of nodes, block by block.
@@ -40,14 +40,27 @@ type rows struct {
 	adj   []int32
 }
 
+// node is the i-th one, with its neighbours.
+func (r rows) node(i int) (v int64, adj []int32) {
+	return r.first + int64(i), r.adj[r.ptr[i]:r.ptr[i+1]]
+}
+
 // span is every step-th node of a run, from begin on.
 type span struct{ begin, step, count int }
 
 func (w *fennel) assignBlock(r rows, block span) {
 	w.weigh()
-	w.choose(r, block)
+	if w.Rows && w.pass > 0 { // in the first pass nobody has moved
+		w.each(r, block, func(_ *scorer, v int64, adj []int32, _ int) { w.readers.count(v, adj, w.assignment) })
+	}
+	w.each(r, block, func(s *scorer, v int64, adj []int32, i int) { w.choices[i] = w.best(s, v, adj) })
 	for i, choice := range w.choices[:block.count] {
-		w.move(r.first+int64(block.begin+i*block.step), choice)
+		v, adj := r.node(block.begin + i*block.step)
+		from := w.assignment[v]
+		w.move(v, choice)
+		if to := w.assignment[v]; w.Rows && to != from {
+			w.readers.move(adj, from, to)
+		}
 	}
 }
 
@@ -65,46 +78,35 @@ func (w *fennel) weigh() {
 	}
 }
 
-// choose fills choices for the nodes of a block, on all threads.
-func (w *fennel) choose(r rows, block span) {
-	if block.count <= chunkNodes {
-		w.chooseChunk(&w.scorers[0], r, block, 0)
-		return
-	}
-	_ = parallel.Each(len(w.scorers), (block.count+chunkNodes-1)/chunkNodes, func(t, chunk int) error {
-		w.chooseChunk(&w.scorers[t], r, block, chunk*chunkNodes)
+// each calls a function for the nodes of a block, on all threads. Node i of the block is v.
+func (w *fennel) each(r rows, block span, call func(s *scorer, v int64, adj []int32, i int)) {
+	chunks := (block.count + chunkNodes - 1) / chunkNodes
+	_ = parallel.Each(len(w.scorers), chunks, func(t, chunk int) error {
+		for i := chunk * chunkNodes; i < min(block.count, (chunk+1)*chunkNodes); i++ {
+			v, adj := r.node(block.begin + i*block.step)
+			call(&w.scorers[t], v, adj, i)
+		}
 		return nil
 	})
-}
-
-// chooseChunk fills chunkNodes choices from lo on.
-func (w *fennel) chooseChunk(s *scorer, r rows, block span, lo int) {
-	for i := lo; i < min(block.count, lo+chunkNodes); i++ {
-		v := block.begin + i*block.step
-		w.choices[i] = w.best(s, r.first+int64(v), r.adj[r.ptr[v]:r.ptr[v+1]])
-	}
 }
 
 // best is the part that a node goes to, given its neighbours.
 func (w *fennel) best(s *scorer, v int64, adj []int32) int32 {
 	current, low := w.assignment[v], w.low(v)
 	s.met = s.met[:0]
-	for _, u := range adj {
-		p := w.assignment[u]
-		if uint32(p-low) >= uint32(w.inGroup) {
-			continue
+	if w.Rows {
+		w.scoreRows(s, v, adj, low)
+	} else {
+		for _, u := range adj {
+			w.gain(s, low, w.assignment[u], 1)
 		}
-		if s.count[p] == 0 {
-			s.met = append(s.met, p)
-		}
-		s.count[p]++
 	}
 	best, score := int32(stay), math.Inf(-1)
 	if current >= 0 && !w.over(v, current) {
-		best, score = current, float64(s.count[current])-w.penalty[current]
+		best, score = current, float64(s.gain[current])-w.penalty[current]
 	}
 	consider := func(p int32) {
-		x := float64(s.count[p]) - w.penalty[p]
+		x := float64(s.gain[p]) - w.penalty[p]
 		if p == current || x < score || !w.fits(v, p) {
 			return
 		}
@@ -124,7 +126,7 @@ func (w *fennel) best(s *scorer, v int64, adj []int32) int32 {
 		}
 	}
 	for _, p := range s.met {
-		s.count[p] = 0
+		s.gain[p] = 0
 	}
 	switch {
 	case best == current:
@@ -133,6 +135,17 @@ func (w *fennel) best(s *scorer, v int64, adj []int32) int32 {
 		return flee - best
 	}
 	return best
+}
+
+// gain adds to the score of a part, where it belongs to the group that begins with part low.
+func (w *fennel) gain(s *scorer, low, p int32, by int64) {
+	if uint32(p-low) >= uint32(w.inGroup) {
+		return
+	}
+	if s.gain[p] == 0 {
+		s.met = append(s.met, p)
+	}
+	s.gain[p] += by
 }
 
 // low is the first part that a node may have.

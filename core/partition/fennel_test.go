@@ -76,9 +76,9 @@ func checkBalance(t *testing.T, f Fennel, assignment, weight []int32, lo, hi int
 }
 
 func TestFennelFindsCommunities(t *testing.T) {
-	for seed := range uint64(3) {
+	for seed := range uint64(6) {
 		l := planted(rand.New(rand.NewPCG(seed, 7)), 6000, 40, 20)
-		f := Fennel{Parts: 8, Imbalance: 0.03, Seed: seed}
+		f := Fennel{Parts: 8, Imbalance: 0.03, Seed: seed, Rows: seed >= 3}
 		a := unassigned(l.n)
 		assign(t, f, a, l)
 		checkBalance(t, f, a, nil, 0, 8)
@@ -91,17 +91,19 @@ func TestFennelFindsCommunities(t *testing.T) {
 
 func TestFennelDoesNotDependOnThreads(t *testing.T) {
 	l := planted(rand.New(rand.NewPCG(1, 8)), 30_000, 100, 8)
-	var first []int32
-	for _, threads := range []int{1, 2, 5} {
-		before := runtime.GOMAXPROCS(threads)
-		a := unassigned(l.n)
-		assign(t, Fennel{Parts: 16, Imbalance: 0.05, Seed: 3, Passes: 3}, a, l)
-		runtime.GOMAXPROCS(before)
-		if first == nil {
-			first = a
-		}
-		if !slices.Equal(a, first) {
-			t.Fatalf("%d threads make other parts than 1", threads)
+	for _, byRows := range []bool{false, true} {
+		var first []int32
+		for _, threads := range []int{1, 2, 5} {
+			before := runtime.GOMAXPROCS(threads)
+			a := unassigned(l.n)
+			assign(t, Fennel{Parts: 40, Imbalance: 0.05, Seed: 3, Passes: 3, Rows: byRows}, a, l)
+			runtime.GOMAXPROCS(before)
+			if first == nil {
+				first = a
+			}
+			if !slices.Equal(a, first) {
+				t.Fatalf("rows %v: %d threads make other parts than 1", byRows, threads)
+			}
 		}
 	}
 }
@@ -116,8 +118,8 @@ func TestFennelOfSmallGraphs(t *testing.T) {
 				l = &list{}
 			}
 			for _, parts := range []int{1, 2, 7, 12} {
-				for seed := range uint64(2) {
-					f := Fennel{Parts: parts, Seed: seed, Imbalance: 0.1}
+				for seed := range uint64(4) {
+					f := Fennel{Parts: parts, Seed: seed / 2, Imbalance: 0.1, Rows: seed%2 == 1}
 					a := unassigned(n)
 					assign(t, f, a, l)
 					checkBalance(t, f, a, nil, 0, int32(parts))
@@ -163,14 +165,20 @@ func TestFennelBalancesWeights(t *testing.T) {
 }
 
 func TestFennelInGroups(t *testing.T) {
+	for _, byRows := range []bool{false, true} {
+		testGroups(t, byRows)
+	}
+}
+
+func testGroups(t *testing.T, byRows bool) {
 	l := planted(rand.New(rand.NewPCG(4, 8)), 4000, 30, 12)
 	group := unassigned(l.n)
-	assign(t, Fennel{Parts: 3, Imbalance: 0.02}, group, l)
+	assign(t, Fennel{Parts: 3, Imbalance: 0.02, Rows: byRows}, group, l)
 	a := make([]int32, l.n)
 	for v, g := range group {
 		a[v] = -1 - g
 	}
-	f := Fennel{Parts: 12, Groups: 3, Imbalance: 0.02}
+	f := Fennel{Parts: 12, Groups: 3, Imbalance: 0.02, Rows: byRows}
 	assign(t, f, a, l)
 	for v, p := range a {
 		if p/4 != group[v] {
@@ -185,19 +193,36 @@ func TestFennelInGroups(t *testing.T) {
 	}
 }
 
+// travel counts the rows that travel by brute force. Nodes without a part read nothing.
+func travel(neighbours [][]int32, assignment []int32) (rows int64) {
+	for u, adj := range neighbours {
+		parts := map[int32]bool{-1: true, assignment[u]: true}
+		for _, v := range adj {
+			if p := assignment[v]; !parts[p] {
+				parts[p] = true
+				rows++
+			}
+		}
+	}
+	return rows
+}
+
 // TestFennelChoosesTheBest compares a choice with the best of all parts.
 func TestFennelChoosesTheBest(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 8))
 	for range 300 {
-		n, parts := int64(20+rng.IntN(50)), 1+rng.IntN(9)
+		n, parts, byRows := int64(20+rng.IntN(50)), 1+rng.IntN(9), rng.IntN(2) == 0
+		if byRows && rng.IntN(2) == 0 {
+			parts += 60 // the readers of a node take several words
+		}
 		l := both(randomList(rng, n, 4*int(n)))
 		weight := make([]int32, n)
 		for v := range weight {
 			weight[v] = rng.Int32N(4)
 		}
 		a := unassigned(n)
-		w, err := Fennel{Parts: parts, Passes: 1, Imbalance: rng.Float64() / 2, Weights: [][]int32{nil, weight}}.start(a,
-			Symmetric(inEdges(l)))
+		w, err := Fennel{Parts: parts, Passes: 1, Imbalance: rng.Float64() / 2, Weights: [][]int32{nil, weight},
+			Rows: byRows}.start(a, Symmetric(inEdges(l)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -208,14 +233,29 @@ func TestFennelChoosesTheBest(t *testing.T) {
 			}
 		}
 		w.weigh()
-		for v, adj := range sets(l) {
+		neighbours := sets(l)
+		if byRows {
+			for v, adj := range neighbours {
+				w.readers.count(int64(v), adj, a)
+			}
+		}
+		for v, adj := range neighbours {
 			current := a[v]
+			a[v] = nobody
+			without := travel(neighbours, a)
+			a[v] = current
 			score := func(p int32) float64 {
 				count := 0
 				for _, u := range adj {
 					if a[u] == p {
 						count++
 					}
+				}
+				if byRows {
+					a[v] = p
+					more := travel(neighbours, a) - without
+					a[v] = current
+					count -= rowScore * int(more)
 				}
 				return float64(count) - w.penalty[p]
 			}
@@ -234,6 +274,7 @@ func TestFennelChoosesTheBest(t *testing.T) {
 				t.Fatalf("node %d of part %d chose %d; the best score elsewhere is %v", v, current, got, most)
 			}
 		}
+		w.readers.counts.Free()
 	}
 }
 

@@ -36,7 +36,7 @@ methods:
   mtkahypar   few rows that travel; minutes, and some 100 bytes of memory an edge; needs the package mtkahypar
   kaminpar    few cut edges; some 40 bytes of memory an undirected edge; needs the package kaminpar
   metis       few cut edges, or fewer rows; some 100 bytes of memory an edge; needs the package pymetis
-  fennel      more cut edges; reads edges from disk several times; some 16 bytes of memory a node
+  fennel      more cut edges, or few rows; reads edges from disk several times; some 16 bytes of memory a node
   random      parts of equal numbers of nodes
   contiguous  runs of node numbers, with equal numbers of in-edges
 """
@@ -65,7 +65,7 @@ def add(commands: Any) -> None:
         "--method",
         choices=("mtkahypar", "kaminpar", "metis", "fennel", "random", "contiguous"),
         help="default: kaminpar where it is installed, else metis where pymetis is, where the memory does; else "
-        "fennel; with --objective volume mtkahypar for small graphs, else metis",
+        "fennel; with --objective volume mtkahypar for small graphs, else metis or fennel",
     )
     how.add_argument(
         "--assignment",
@@ -76,8 +76,8 @@ def add(commands: Any) -> None:
     p.add_argument(
         "--objective",
         choices=OBJECTIVES,
-        help="what there is to be little of: volume, rows that travel (mtkahypar, metis), or cut, edges between parts "
-        "(all but random and contiguous); default: volume with mtkahypar, else cut",
+        help="what there is to be little of: volume, rows that travel (mtkahypar, metis, fennel), or cut, edges "
+        "between parts (all but random and contiguous); default: volume with mtkahypar, else cut",
     )
     p.add_argument(
         "--hosts",

@@ -92,6 +92,8 @@ class Dataset:
         seed: int,
         weights: Optional[np.ndarray] = None,
         progress: Optional[Report] = None,
+        *,
+        rows: bool = False,
     ) -> None:
         """Assigns nodes by streaming.
 
@@ -99,8 +101,9 @@ class Dataset:
             that group, ``parts / groups`` in a row. After: its part.
         :param weights: int32 ``[kinds, num_nodes]``; of each kind, no part has more than ``1 + imbalance`` times the
             mean, where that can be
+        :param rows: few rows are to travel, in place of few edges between parts
         """
-        numbers = parts, groups, imbalance, seed & _SEEDS
+        numbers = parts, groups, imbalance, seed & _SEEDS, int(rows)
         _call("sar_dataset_fennel", progress, self._handle, *numbers, weights, assignment)
 
     def write_parhip(

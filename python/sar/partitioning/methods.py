@@ -20,8 +20,8 @@ class Method(NamedTuple):
 
     assign: Optional[Callable[[Dataset, Options, Stages], np.ndarray]]
     """Gives the part of each node; None: the engine does, by the method's name."""
-    needed: Callable[[int, int, tuple[str, ...]], int]
-    """Bytes that it takes at least, for so many nodes and directed edges, and what parts have equal shares of."""
+    needed: Callable[[int, int, Options], int]
+    """Bytes that it takes at least, for so many nodes and directed edges."""
     objectives: tuple[str, ...] = ()
     library: Callable[[], object] = lambda: None
     """Raises MissingLibraryError where what it needs is not installed."""
@@ -35,7 +35,7 @@ METHODS: dict[str, Method] = {
         kaminpar.kaminpar, lambda nodes, edges, _: kaminpar.needed(nodes, edges), ("cut",), kaminpar.library
     ),
     "metis": Method(metis.metis, lambda nodes, edges, _: metis.needed(nodes, edges), OBJECTIVES, metis.library),
-    "fennel": Method(fennel.fennel, lambda nodes, _, balance: fennel.needed(nodes, balance), ("cut",)),
+    "fennel": Method(fennel.fennel, lambda nodes, _, options: fennel.needed(nodes, options), OBJECTIVES),
     "random": Method(None, lambda nodes, *_: 4 * nodes),
     "contiguous": Method(None, lambda nodes, *_: 12 * nodes),  # it counts in-edges
 }
@@ -62,7 +62,9 @@ def default_method(nodes: int, edges: int, memory: int, objective: Optional[str]
     by_metis = installed("metis") and metis.needed(nodes, edges) <= memory
     if objective == "volume":
         small = edges <= mtkahypar.SMALL and mtkahypar.needed(nodes, edges) <= memory
-        return "metis" if by_metis and not (small and installed("mtkahypar")) else "mtkahypar", None
+        if small and installed("mtkahypar"):
+            return "mtkahypar", None
+        return "metis" if by_metis else "fennel", None
     if not installed("kaminpar"):
         if by_metis:
             return "metis", None
@@ -85,7 +87,7 @@ def check_memory(dataset: Dataset, method: str, format: str, options: Options) -
         f"writing {options.parts} parts": dataset.least_memory(options.parts, format),
     }
     if method in METHODS:
-        steps[f"--method {method}"] = METHODS[method].needed(nodes, edges, options.balance)
+        steps[f"--method {method}"] = METHODS[method].needed(nodes, edges, options)
     step = max(steps, key=lambda name: steps[name])
     if steps[step] > options.memory:
         lighter = ", or choose --method fennel" if step.startswith("--method") and method != "fennel" else ""

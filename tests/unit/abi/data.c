@@ -42,8 +42,8 @@ void datasets(const char *npz, const char *folder) {
   TYPE(sar_dataset_quality, d, &wide, 2, &text);
   VALUE(sar_dataset_weights, d, "beauty", &a);
   TYPE(sar_dataset_weights, d, "edges", &wide);
-  VALUE(sar_dataset_fennel, d, 2, 1, 0.1, 0, NULL, &a, NULL, NULL);
-  TYPE(sar_dataset_fennel, d, 2, 1, 0.1, 0, NULL, &wide, NULL, NULL);
+  VALUE(sar_dataset_fennel, d, 2, 1, 0.1, 0, 0, NULL, &a, NULL, NULL);
+  TYPE(sar_dataset_fennel, d, 2, 1, 0.1, 0, 0, NULL, &wide, NULL, NULL);
   VALUE(sar_dataset_parhip, d, garbage, NULL, NULL, 0, &nodes, &neighbours);
   VALUE(sar_dataset_parhip, d, garbage, NULL, NULL, 0, NULL, &neighbours);
   TYPE(sar_dataset_parhip, d, garbage, &wide, NULL, 0, &nodes, &neighbours);
@@ -51,8 +51,8 @@ void datasets(const char *npz, const char *folder) {
   GIVES(SAR_ERR_IO, sar_dataset_undirect, d, "/nowhere", 1 << 20, 0, NULL, NULL);
   WORKS(sar_dataset_undirect, d, folder, 1 << 20, 0, NULL, NULL);
   memset(a.data, 0xff, 4 * n); /* every node of group 0 */
-  VALUE(sar_dataset_fennel, d, 3, 2, 0.1, 0, NULL, &a, NULL, NULL);
-  GIVES(SAR_ERR_STOPPED, sar_dataset_fennel, d, 2, 1, 0.1, 0, NULL, &a, stop, NULL);
+  VALUE(sar_dataset_fennel, d, 3, 2, 0.1, 0, 0, NULL, &a, NULL, NULL);
+  GIVES(SAR_ERR_STOPPED, sar_dataset_fennel, d, 2, 1, 0.1, 0, 0, NULL, &a, stop, NULL);
   GIVES(SAR_ERR_IO, sar_dataset_parhip, d, "/nowhere/file", NULL, NULL, 0, &nodes, &neighbours);
   memset(a.data, 0, 4 * n);
   VALUE(sar_dataset_write_parts, d, &a, 0, folder, "{\"name\": \"g\"}", NULL, NULL);
@@ -115,7 +115,7 @@ void datasets(const char *npz, const char *folder) {
   HANDLE(d, sar_dataset_quality, &a, 2, &text);
   HANDLE(d, sar_dataset_weights, "edges", &a);
   HANDLE(d, sar_dataset_undirect, folder, 1 << 20, 0, NULL, NULL);
-  HANDLE(d, sar_dataset_fennel, 2, 1, 0.1, 0, NULL, &a, NULL, NULL);
+  HANDLE(d, sar_dataset_fennel, 2, 1, 0.1, 0, 0, NULL, &a, NULL, NULL);
   HANDLE(d, sar_dataset_parhip, garbage, NULL, NULL, 0, &nodes, &neighbours);
   HANDLE(d, sar_dataset_write_parts, &a, 1, folder, "{\"name\": \"g\"}", NULL, NULL);
   HANDLE(d, sar_dataset_least_memory, 1, "sar", &length);
