@@ -1,10 +1,6 @@
 package partition
 
-import (
-	"math/bits"
-
-	"sar/core/mem"
-)
+import "sar/core/mem"
 
 // readers knows how many nodes of each part read a node's row: none, one, or several. A part
 // receives a row once, however many of its nodes read it.
@@ -81,32 +77,59 @@ func dropReader(counts []uint64, p int32) {
 // scoreRows scores, for each part of a node's group, the rows that need not travel if the node
 // is there: of neighbours that are there themselves or that others read there, and its own.
 func (w *fennel) scoreRows(s *scorer, v int64, adj []int32, low int32) {
-	current := w.assignment[v]
 	for _, u := range adj {
-		home := w.assignment[u]
-		w.gain(s, low, home, edgeScore)
-		for i, counts := range w.readers.of(int64(u)) {
-			first := int32(i * partsOfWord)
-			several := counts >> 1 & lowBits
-			there := counts&lowBits | several
-			if at := current - first; current >= 0 && uint32(at) < partsOfWord {
-				alone := uint64(1) << (2 * at) &^ several // nobody else of the node's part reads it
-				there &^= alone
-			}
-			if at := home - first; home >= 0 && uint32(at) < partsOfWord {
-				there |= 1 << (2 * at)
-			}
-			w.gainAll(s, low, first, there)
-		}
+		w.gain(s, low, w.assignment[u], edgeScore)
 	}
-	for i, counts := range w.readers.of(v) {
-		w.gainAll(s, low, int32(i*partsOfWord), (counts|counts>>1)&lowBits)
+	for i := range w.readers.words {
+		first := int32(i * partsOfWord)
+		mine := bitOf(w.assignment[v] - first)
+		own := w.readers.of(v)[i]
+		var t tally
+		t.add((own | own>>1) & lowBits)
+		for _, u := range adj {
+			counts := w.readers.of(int64(u))[i]
+			several := counts >> 1 & lowBits
+			there := counts&lowBits&^mine | several // not where only the node itself reads it
+			t.add(there | bitOf(w.assignment[u]-first))
+			if t.full() {
+				w.gainAll(s, low, first, &t)
+			}
+		}
+		w.gainAll(s, low, first, &t)
 	}
 }
 
-// gainAll counts a row for each part whose low bit is set in a word that begins with part first.
-func (w *fennel) gainAll(s *scorer, low, first int32, parts uint64) {
-	for ; parts != 0; parts &= parts - 1 {
-		w.gain(s, low, first+int32(bits.TrailingZeros64(parts)/2), rowScore)
+// bitOf is the low bit of a part in a word, and 0 for parts of other words and none.
+func bitOf(p int32) uint64 {
+	if uint32(p) >= partsOfWord {
+		return 0
 	}
+	return 1 << (2 * p)
+}
+
+// tally counts in bytes how often each low bit was set: byte b of word k is of part 4b + k.
+type tally struct {
+	bytes [4]uint64
+	added int
+}
+
+func (t *tally) add(parts uint64) {
+	for k := range t.bytes {
+		t.bytes[k] += parts >> (2 * k) & 0x0101010101010101
+	}
+	t.added++
+}
+
+func (t *tally) full() bool { return t.added == 255 }
+
+// gainAll adds what a tally of the parts from first on has counted, in rows, and empties it.
+func (w *fennel) gainAll(s *scorer, low, first int32, t *tally) {
+	for k, bytes := range t.bytes {
+		for b := int32(k); bytes != 0; b, bytes = b+4, bytes>>8 {
+			if rows := int64(bytes & 255); rows > 0 {
+				w.gain(s, low, first+b, rows*rowScore)
+			}
+		}
+	}
+	*t = tally{}
 }
