@@ -23,7 +23,7 @@ type Float = vec.Float
 // BFloat16 is the upper half of a float32, in which source rows may be stored.
 type BFloat16 = vec.BFloat16
 
-// SIMD is the name of the instruction set in use: "scalar", "avx2", "neon".
+// SIMD is the name of the instruction set in use: "scalar", "avx2", "avx512", "neon".
 func SIMD() string { return vec.Name() }
 
 // ChooseSIMD puts a path into use, "" for the best of this CPU. The error says

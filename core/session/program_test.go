@@ -343,7 +343,7 @@ func TestProgramsRepeat(t *testing.T) {
 	for i, c := range cases {
 		sameBits(t, c.String()+": the window changes the result", small[i].out, reference[i].out)
 	}
-	for _, simd := range []string{"scalar", "avx2", "neon"} {
+	for _, simd := range []string{"scalar", "avx2", "avx512", "neon"} {
 		if _, err := kernel.ChooseSIMD(simd); err != nil {
 			continue
 		}

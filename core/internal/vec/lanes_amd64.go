@@ -11,7 +11,7 @@ import (
 
 func simdTables() []*table {
 	avx2 := func() bool { return archsimd.X86.AVX2() && archsimd.X86.FMA() }
-	return []*table{portable("avx2", avx2)}
+	return []*table{portable("avx2", avx2), avx512()}
 }
 
 type (

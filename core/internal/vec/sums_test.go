@@ -18,7 +18,11 @@ func gatherSums[T Float](t *testing.T, ops *Ops[T]) {
 	rng := rand.New(rand.NewPCG(7, 1))
 	draw := normals[T](rng)
 	slots := []int64{0, 1, 2, 3, 0, 30}
-	for d := 0; d < 160; d++ {
+	widths := []int{255, 256, 257, 288, 300, 512, 700}
+	for d := range 160 {
+		widths = append(widths, d)
+	}
+	for _, d := range widths {
 		pitch := d + rng.IntN(4)
 		for form := range 4 {
 			g := Gather[T]{X: draw(sources * pitch), Stride: pitch, Base: base, D: d, First: form&1 == 0}

@@ -1,7 +1,8 @@
 // Package vec holds the innermost loops of the engine, over float32 and
 // float64: a scalar reference that every build has, and SIMD versions of the
 // same loops (builds with GOEXPERIMENT=simd), for AVX2 and NEON from one source
-// (lanes.go). One table is in use at a time, chosen when the program starts.
+// (lanes.go), and for AVX-512 a few more. One table is in use at a time, chosen when
+// the program starts.
 //
 // Every loop adds in the order its comment states, so within one table the
 // result does not depend on how a caller cuts its work. Sums over rows have the
@@ -16,7 +17,6 @@
 package vec
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -221,11 +221,9 @@ func Choose(want string) (string, error) {
 	}
 	if !slices.Contains(names, pick) {
 		switch want {
-		case "scalar", "avx2", "neon":
-		case "avx512":
-			return Name(), errors.New("SAR_SIMD=avx512: there are no kernels for AVX-512: use avx2, or leave it unset")
+		case "scalar", "avx2", "avx512", "neon":
 		default:
-			known := "use scalar, avx2 or neon, or leave it unset"
+			known := "use scalar, avx2, avx512 or neon, or leave it unset"
 			return Name(), fmt.Errorf("SAR_SIMD=%q is not a SIMD path: %s", want, known)
 		}
 		return Name(), fmt.Errorf("SAR_SIMD=%s is not available on this CPU or in this build: use %s, or leave it unset",
@@ -235,7 +233,7 @@ func Choose(want string) (string, error) {
 	return pick, nil
 }
 
-// Name is the name of the table in use: "scalar", "avx2" or "neon".
+// Name is the name of the table in use: "scalar", "avx2", "avx512" or "neon".
 func Name() string {
 	if t := current.Load(); t != nil {
 		return t.name

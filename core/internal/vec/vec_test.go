@@ -30,10 +30,7 @@ func TestChoose(t *testing.T) {
 	if got, err := Choose("sse9"); err == nil || got != Name() || !strings.Contains(err.Error(), "sse9") {
 		t.Errorf("Choose(\"sse9\") = %q, %v", got, err)
 	}
-	if got, err := Choose("avx512"); err == nil || got != Name() || !strings.Contains(err.Error(), "use avx2") {
-		t.Errorf("Choose(\"avx512\") = %q, %v", got, err)
-	}
-	for _, name := range []string{"avx2", "neon"} {
+	for _, name := range []string{"avx2", "avx512", "neon"} {
 		if slices.Contains(names, name) {
 			continue
 		}

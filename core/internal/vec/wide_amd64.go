@@ -1,0 +1,188 @@
+//go:build goexperiment.simd
+
+package vec
+
+import (
+	"simd/archsimd"
+	"unsafe"
+)
+
+// Sums of wide rows of bfloat16 in registers of 512 bits, of which there are enough for the sums of 256 columns: a row
+// is read once, where loops of 256 bits come back for every 48 columns. The bits are theirs.
+// docs/decisions/0023-one-source.md has the figures.
+
+type (
+	wideF32 = archsimd.Float32x16
+	wideU32 = archsimd.Uint32x16
+)
+
+const (
+	wideColumns = 32 // of a register of bfloat16
+	wideBytes   = 64
+	halfTile    = 4 * wideColumns // the columns of a pass with coefficients
+	wholeTile   = 8 * wideColumns // and without
+)
+
+// avx512 is the table of AVX2, with these loops in place of its own.
+func avx512() *table {
+	t := portable("avx512", func() bool { return archsimd.X86.AVX2() && archsimd.X86.FMA() && archsimd.X86.AVX512VBMI2() })
+	t.f32.HalfSum = func(g *Gather[float32]) { halfSumHeadsWide(g, 1) }
+	t.f32.HalfSumHeads = halfSumHeadsWide
+	t.f32.HalfSums = func(g *Gather[float32], runs []Run) {
+		if g.D < halfTile || g.C == nil && g.D < wholeTile {
+			halfSumsF32(g, runs)
+			return
+		}
+		gatherEach(g, runs, t.f32.HalfSum)
+	}
+	return t
+}
+
+// halfSumHeadsWide is halfSumHeadsF32, to whose loops it leaves the last columns, and rows whose heads are not whole
+// registers.
+func halfSumHeadsWide(g *Gather[float32], heads int) {
+	d, tile := len(g.Y)/heads, wholeTile
+	if g.C != nil {
+		tile = halfTile
+	}
+	if len(g.Y) < tile || heads > 1 && d%wideColumns != 0 || len(g.Col) == 0 {
+		halfSumHeadsF32(g, heads)
+		return
+	}
+	c, step, from := unsafe.Pointer(unsafe.SliceData(g.C)), heads*sizeF32, 0
+	for ; from+tile <= len(g.Y); from += tile {
+		y, x := unsafe.Pointer(&g.Y[from]), unsafe.Pointer(&g.Half[from])
+		if c == nil {
+			wideSum(y, x, g.Stride*sizeBF16, g.Col, int(g.Base), g.First)
+			continue
+		}
+		var head [4]int // where the coefficients of each register are
+		for i := range head {
+			head[i] = (from + i*wideColumns) / d * sizeF32
+		}
+		wideSumHeads(y, x, g.Stride*sizeBF16, g.Col, int(g.Base), c, step, &head, g.First)
+	}
+	for from < len(g.Y) {
+		h := from / d
+		own := c
+		if c != nil {
+			own = unsafe.Add(c, h*sizeF32)
+		}
+		halfSumColumnsF32(g, from, (h+1)*d, own, step)
+		from = (h + 1) * d
+	}
+}
+
+// The lanes of two registers in turn, and what undoes that.
+var (
+	evenLanes = [16]uint32{0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30}
+	oddLanes  = [16]uint32{1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31}
+	lowLanes  = [16]uint32{0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23}
+	highLanes = [16]uint32{8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31}
+)
+
+// loadWide loads the sums of the columns of register i from y, storeWide stores them.
+func loadWide(y unsafe.Pointer, i int, first bool) (even, odd wideF32) {
+	if first {
+		return even, odd
+	}
+	low, high := *(*wideF32)(unsafe.Add(y, 2*i*wideBytes)), *(*wideF32)(unsafe.Add(y, (2*i+1)*wideBytes))
+	return low.ConcatPermute(high, archsimd.LoadUint32x16Array(&evenLanes)),
+		low.ConcatPermute(high, archsimd.LoadUint32x16Array(&oddLanes))
+}
+
+func storeWide(y unsafe.Pointer, i int, even, odd wideF32) {
+	*(*wideF32)(unsafe.Add(y, 2*i*wideBytes)) = even.ConcatPermute(odd, archsimd.LoadUint32x16Array(&lowLanes))
+	*(*wideF32)(unsafe.Add(y, (2*i+1)*wideBytes)) = even.ConcatPermute(odd, archsimd.LoadUint32x16Array(&highLanes))
+}
+
+// wideSum is the columns of wholeTile, without coefficients.
+//
+//go:noinline
+//go:nocheckptr
+func wideSum(y, x unsafe.Pointer, stride int, cols []int32, base int, first bool) {
+	e0, o0 := loadWide(y, 0, first)
+	e1, o1 := loadWide(y, 1, first)
+	e2, o2 := loadWide(y, 2, first)
+	e3, o3 := loadWide(y, 3, first)
+	e4, o4 := loadWide(y, 4, first)
+	e5, o5 := loadWide(y, 5, first)
+	e6, o6 := loadWide(y, 6, first)
+	e7, o7 := loadWide(y, 7, first)
+	odd := archsimd.BroadcastUint32x16(0xffff0000)
+	for _, col := range cols {
+		r := unsafe.Add(x, (int(col)-base)*stride)
+		v0 := *(*wideU32)(unsafe.Add(r, 0*wideBytes))
+		e0 = e0.Add(v0.ShiftAllLeft(16).BitsToFloat32())
+		o0 = o0.Add(v0.And(odd).BitsToFloat32())
+		v1 := *(*wideU32)(unsafe.Add(r, 1*wideBytes))
+		e1 = e1.Add(v1.ShiftAllLeft(16).BitsToFloat32())
+		o1 = o1.Add(v1.And(odd).BitsToFloat32())
+		v2 := *(*wideU32)(unsafe.Add(r, 2*wideBytes))
+		e2 = e2.Add(v2.ShiftAllLeft(16).BitsToFloat32())
+		o2 = o2.Add(v2.And(odd).BitsToFloat32())
+		v3 := *(*wideU32)(unsafe.Add(r, 3*wideBytes))
+		e3 = e3.Add(v3.ShiftAllLeft(16).BitsToFloat32())
+		o3 = o3.Add(v3.And(odd).BitsToFloat32())
+		v4 := *(*wideU32)(unsafe.Add(r, 4*wideBytes))
+		e4 = e4.Add(v4.ShiftAllLeft(16).BitsToFloat32())
+		o4 = o4.Add(v4.And(odd).BitsToFloat32())
+		v5 := *(*wideU32)(unsafe.Add(r, 5*wideBytes))
+		e5 = e5.Add(v5.ShiftAllLeft(16).BitsToFloat32())
+		o5 = o5.Add(v5.And(odd).BitsToFloat32())
+		v6 := *(*wideU32)(unsafe.Add(r, 6*wideBytes))
+		e6 = e6.Add(v6.ShiftAllLeft(16).BitsToFloat32())
+		o6 = o6.Add(v6.And(odd).BitsToFloat32())
+		v7 := *(*wideU32)(unsafe.Add(r, 7*wideBytes))
+		e7 = e7.Add(v7.ShiftAllLeft(16).BitsToFloat32())
+		o7 = o7.Add(v7.And(odd).BitsToFloat32())
+	}
+	storeWide(y, 0, e0, o0)
+	storeWide(y, 1, e1, o1)
+	storeWide(y, 2, e2, o2)
+	storeWide(y, 3, e3, o3)
+	storeWide(y, 4, e4, o4)
+	storeWide(y, 5, e5, o5)
+	storeWide(y, 6, e6, o6)
+	storeWide(y, 7, e7, o7)
+	clearUpper()
+}
+
+// wideSumHeads is the columns of halfTile. The coefficient of register i is head[i] bytes behind those of the slot.
+//
+//go:noinline
+//go:nocheckptr
+func wideSumHeads(
+	y, x unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, step int, head *[4]int, first bool,
+) {
+	e0, o0 := loadWide(y, 0, first)
+	e1, o1 := loadWide(y, 1, first)
+	e2, o2 := loadWide(y, 2, first)
+	e3, o3 := loadWide(y, 3, first)
+	odd := archsimd.BroadcastUint32x16(0xffff0000)
+	for _, col := range cols {
+		r := unsafe.Add(x, (int(col)-base)*stride)
+		b0 := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, head[0])))
+		v0 := *(*wideU32)(unsafe.Add(r, 0*wideBytes))
+		e0 = e0.Add(b0.Mul(v0.ShiftAllLeft(16).BitsToFloat32()))
+		o0 = o0.Add(b0.Mul(v0.And(odd).BitsToFloat32()))
+		b1 := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, head[1])))
+		v1 := *(*wideU32)(unsafe.Add(r, 1*wideBytes))
+		e1 = e1.Add(b1.Mul(v1.ShiftAllLeft(16).BitsToFloat32()))
+		o1 = o1.Add(b1.Mul(v1.And(odd).BitsToFloat32()))
+		b2 := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, head[2])))
+		v2 := *(*wideU32)(unsafe.Add(r, 2*wideBytes))
+		e2 = e2.Add(b2.Mul(v2.ShiftAllLeft(16).BitsToFloat32()))
+		o2 = o2.Add(b2.Mul(v2.And(odd).BitsToFloat32()))
+		b3 := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, head[3])))
+		v3 := *(*wideU32)(unsafe.Add(r, 3*wideBytes))
+		e3 = e3.Add(b3.Mul(v3.ShiftAllLeft(16).BitsToFloat32()))
+		o3 = o3.Add(b3.Mul(v3.And(odd).BitsToFloat32()))
+		c = unsafe.Add(c, step)
+	}
+	storeWide(y, 0, e0, o0)
+	storeWide(y, 1, e1, o1)
+	storeWide(y, 2, e2, o2)
+	storeWide(y, 3, e3, o3)
+	clearUpper()
+}
