@@ -7,9 +7,9 @@ import (
 	"unsafe"
 )
 
-// Sums of wide rows of bfloat16 in registers of 512 bits, of which there are enough for the sums of 256 columns: a row
-// is read once, where loops of 256 bits come back for every 48 columns. The bits are theirs.
-// docs/decisions/0023-one-source.md has the figures.
+// Sums of wide rows of bfloat16, and products with them, in registers of 512 bits, of which there are enough for the
+// sums of 256 columns: a row is read once, where loops of 256 bits come back for every 48 columns. The bits of sums are
+// theirs. docs/decisions/0027-near-rows.md has the figures.
 
 type (
 	wideF32 = archsimd.Float32x16
@@ -28,6 +28,7 @@ func avx512() *table {
 	t := portable("avx512", func() bool { return archsimd.X86.AVX2() && archsimd.X86.FMA() && archsimd.X86.AVX512VBMI2() })
 	t.f32.HalfSum = func(g *Gather[float32]) { halfSumHeadsWide(g, 1) }
 	t.f32.HalfSumHeads = halfSumHeadsWide
+	t.f32.HalfDotHeads, t.f32.HalfDotSums = halfDotHeadsWide, halfDotSumsWide
 	t.f32.HalfSums = func(g *Gather[float32], runs []Run) {
 		if g.D < halfTile || g.C == nil && g.D < wholeTile {
 			halfSumsF32(g, runs)
@@ -186,3 +187,116 @@ func wideSumHeads(
 	storeWide(y, 3, e3, o3)
 	clearUpper()
 }
+
+// halfDotHeadsWide is halfDotHeadsF32, to whose loops it leaves rows that are not whole tiles, and whose heads are not
+// whole registers.
+func halfDotHeadsWide(g *Gather[float32], heads int) {
+	if !wholeHeads(len(g.Y), heads) {
+		halfDotHeadsF32(g, heads)
+		return
+	}
+	halfDotsWide(g, g.Y, nil, heads)
+}
+
+func halfDotSumsWide(g *Gather[float32], w []float32, heads int) {
+	if !wholeHeads(len(w), heads) {
+		halfDotSumsF32(g, w, heads)
+		return
+	}
+	halfDotsWide(g, w, g.Y, heads)
+}
+
+func wholeHeads(width, heads int) bool {
+	return width > 0 && width%halfTile == 0 && width/heads%wideColumns == 0
+}
+
+// halfDotsWide walks the columns in tiles. sums: nil for none.
+func halfDotsWide(g *Gather[float32], w, sums []float32, heads int) {
+	if len(g.Col) == 0 {
+		return
+	}
+	var y, c unsafe.Pointer
+	if sums != nil {
+		c = unsafe.Pointer(&g.C[:len(g.Col)*heads][0])
+	}
+	out, d := g.Out[:len(g.Col)*heads], len(w)/heads
+	for from := 0; from < len(w); from += halfTile {
+		var head [4]int
+		var more [4]bool // of a head that begins in a register before
+		for i := range head {
+			at := from + i*wideColumns
+			head[i], more[i] = at/d*sizeF32, at%d > 0
+		}
+		if sums != nil {
+			y = unsafe.Pointer(&sums[from])
+		}
+		wideDots(y, unsafe.Pointer(&w[from]), unsafe.Pointer(&g.Half[from]), g.Stride*sizeBF16, g.Col, int(g.Base), c,
+			unsafe.Pointer(&out[0]), heads*sizeF32, &head, &more)
+	}
+}
+
+// wideDots is the columns of halfTile. The coefficient and the product of register i are head[i] bytes behind those of
+// the slot. y: nil for no sums.
+//
+//go:noinline
+//go:nocheckptr
+func wideDots(
+	y, w, x unsafe.Pointer, stride int, cols []int32, base int, c, out unsafe.Pointer, step int, head *[4]int,
+	more *[4]bool,
+) {
+	e0, o0 := loadWide(y, 0, y == nil)
+	e1, o1 := loadWide(y, 1, y == nil)
+	e2, o2 := loadWide(y, 2, y == nil)
+	e3, o3 := loadWide(y, 3, y == nil)
+	p0, q0 := loadWide(w, 0, false)
+	p1, q1 := loadWide(w, 1, false)
+	p2, q2 := loadWide(w, 2, false)
+	p3, q3 := loadWide(w, 3, false)
+	odd := archsimd.BroadcastUint32x16(0xffff0000)
+	var s [4]float32
+	for k, col := range cols {
+		r := unsafe.Add(x, (int(col)-base)*stride)
+		v0 := *(*wideU32)(unsafe.Add(r, 0*wideBytes))
+		l0, h0 := v0.ShiftAllLeft(16).BitsToFloat32(), v0.And(odd).BitsToFloat32()
+		a0 := h0.MulAdd(q0, l0.Mul(p0))
+		v1 := *(*wideU32)(unsafe.Add(r, 1*wideBytes))
+		l1, h1 := v1.ShiftAllLeft(16).BitsToFloat32(), v1.And(odd).BitsToFloat32()
+		a1 := h1.MulAdd(q1, l1.Mul(p1))
+		v2 := *(*wideU32)(unsafe.Add(r, 2*wideBytes))
+		l2, h2 := v2.ShiftAllLeft(16).BitsToFloat32(), v2.And(odd).BitsToFloat32()
+		a2 := h2.MulAdd(q2, l2.Mul(p2))
+		v3 := *(*wideU32)(unsafe.Add(r, 3*wideBytes))
+		l3, h3 := v3.ShiftAllLeft(16).BitsToFloat32(), v3.And(odd).BitsToFloat32()
+		a3 := h3.MulAdd(q3, l3.Mul(p3))
+		store4F32(unsafe.Pointer(&s), fold(a0), fold(a1), fold(a2), fold(a3))
+		for i, dot := range s {
+			at := (*float32)(unsafe.Add(out, k*step+head[i]))
+			if more[i] {
+				dot += *at
+			}
+			*at = dot
+		}
+		if y == nil {
+			continue
+		}
+		slot := unsafe.Add(c, k*step)
+		b0 := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(slot, head[0])))
+		e0, o0 = e0.Add(b0.Mul(l0)), o0.Add(b0.Mul(h0))
+		b1 := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(slot, head[1])))
+		e1, o1 = e1.Add(b1.Mul(l1)), o1.Add(b1.Mul(h1))
+		b2 := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(slot, head[2])))
+		e2, o2 = e2.Add(b2.Mul(l2)), o2.Add(b2.Mul(h2))
+		b3 := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(slot, head[3])))
+		e3, o3 = e3.Add(b3.Mul(l3)), o3.Add(b3.Mul(h3))
+	}
+	if y != nil {
+		storeWide(y, 0, e0, o0)
+		storeWide(y, 1, e1, o1)
+		storeWide(y, 2, e2, o2)
+		storeWide(y, 3, e3, o3)
+	}
+	clearUpper()
+}
+
+// fold adds the halves of a register.
+func fold(v wideF32) f32s { return v.GetLo().Add(v.GetHi()) }
