@@ -45,7 +45,7 @@
 extern "C" {
 #endif
 
-#define SAR_ABI_VERSION 6u
+#define SAR_ABI_VERSION 7u
 
 /* ---- tensors: the layout of DLPack's DLTensor -------------------------- */
 
@@ -988,6 +988,11 @@ sar_status sar_column_moments(const DLTensor *x, DLTensor *out);
  * be 0: dropout alone, and the gradient of it. */
 sar_status sar_normalize(const DLTensor *x, const DLTensor *columns, int32_t relu,
                          const sar_dropout *dropout, DLTensor *out);
+
+/* out[i, j] = grad[i, j] where relu and dropout let s[i, j] through, else 0: the gradient of s.
+ * columns [3, f]; out may not be x or grad. */
+sar_status sar_normalize_back(const DLTensor *grad, const DLTensor *x, const DLTensor *columns,
+                              int32_t relu, const sar_dropout *dropout, DLTensor *out);
 
 /* out[0, j]: sum over i of grad[i, j]
  * out[1, j]: sum over i of grad[i, j] * (x[i, j] - columns[0, j])

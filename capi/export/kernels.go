@@ -187,6 +187,22 @@ func normalize[T session.Float](v tensor, a norm) {
 	session.Normalize(shaped[T]("out", a.out, v), numbers[T](v), s)
 }
 
+//export sar_normalize_back
+func sar_normalize_back(grad, x, columns *C.sar_const_tensor, relu C.int32_t, dropout *C.sar_const_dropout,
+	out *C.DLTensor,
+) C.sar_status {
+	return guard("sar_normalize_back", func(*call) {
+		v := view("x", x)
+		compute := byFloat(computedIn(v), normalizeBack[float32], normalizeBack[float64])
+		compute(v, norm{grad, columns, out, relu != 0, dropout})
+	})
+}
+
+func normalizeBack[T session.Float](v tensor, a norm) {
+	s, _ := standard[T](a, 3, v)
+	session.NormalizeBack(shaped[T]("out", a.out, v), shaped[T]("grad", a.grad, v), numbers[T](v), s)
+}
+
 //export sar_normalize_sums
 func sar_normalize_sums(grad, x, columns *C.sar_const_tensor, relu C.int32_t, dropout *C.sar_const_dropout,
 	out *C.DLTensor,

@@ -128,6 +128,28 @@ func Normalize[T Float](p *Pool, z, x Numbers[T], s Standard[T]) {
 	})
 }
 
+// NormalizeBack: z[i,j] = g[i,j] where the gate is open, else 0: the gradient of s. g, x, z [n, width].
+func NormalizeBack[T Float](p *Pool, z, g, x Numbers[T], s Standard[T]) {
+	width, loops, ops := s.width(), vec.ColumnLoops[T](), vec.Get[T]()
+	need("g", g.size(), x.size())
+	need("z", z.size(), x.size())
+	of := s.loop()
+	eachRows(p, x.size()/max(1, width), 2*width, func(r0, r1 int) {
+		c, b := of, newWorkspace((r1-r0)*width, width, s.Drop, x, g, z)
+		b.each(r0*width, r1*width, func(begin, end int) {
+			grad := b.kept(1, g, begin, end)
+			c.X, c.Z = b.read(0, x, begin, end), b.of(2, z, begin, end)
+			if s.Gate {
+				loops.Affine(&c)
+				ops.Gate(c.Z, c.Z, grad)
+			} else {
+				copy(c.Z, grad)
+			}
+			b.store(z, c.Z, begin, end)
+		})
+	})
+}
+
 // NormalizeSums: plain[j] = Σ_i g[i,j]; along[j] = Σ_i g[i,j] · (x[i,j] - About[j]), where gates are
 // open. g, x [n, width].
 func NormalizeSums[T Float](p *Pool, g, x Numbers[T], s Standard[T], plain, along []float64) {

@@ -48,11 +48,12 @@ func columnKernels[T vec.Float](t *testing.T, eps float64) {
 			p := NewPool(threads)
 			got := make([]float64, 4*width)
 			z, grad := Numbers[T]{Data: make([]T, len(x))}, Numbers[T]{Data: slices.Clone(g)}
-			allOfColumns(p, got, z, grad, Numbers[T]{Data: x}, Gradient[T]{s, times, plus})
+			back := Numbers[T]{Data: make([]T, len(x))}
+			allOfColumns(p, got, z, back, grad, Numbers[T]{Data: x}, Gradient[T]{s, times, plus})
 			for j := range width {
-				columns[T]{n, width, eps, got, x, g, z.Data, grad.Data, kept, Gradient[T]{s, times, plus}}.check(t, j)
+				columns[T]{n, width, eps, got, x, g, z.Data, back.Data, grad.Data, kept, Gradient[T]{s, times, plus}}.check(t, j)
 			}
-			for _, v := range slices.Concat(z.Data, grad.Data) {
+			for _, v := range slices.Concat(z.Data, back.Data, grad.Data) {
 				got = append(got, float64(v))
 			}
 			bits = append(bits, got)
@@ -63,12 +64,14 @@ func columnKernels[T vec.Float](t *testing.T, eps float64) {
 	}
 }
 
-// allOfColumns computes sums [4, width], rows of x into z, and their gradient into grad, which has that of z.
-func allOfColumns[T Float](p *Pool, sums []float64, z, grad, x Numbers[T], s Gradient[T]) {
+// allOfColumns computes sums [4, width], rows of x into z, their gradient into back, and that of x into grad, which has
+// that of z.
+func allOfColumns[T Float](p *Pool, sums []float64, z, back, grad, x Numbers[T], s Gradient[T]) {
 	width := len(s.About)
 	ColumnMoments(p, x, width, sums[:width], sums[width:2*width])
 	NormalizeSums(p, grad, x, s.Standard, sums[2*width:3*width], sums[3*width:])
 	Normalize(p, z, x, s.Standard)
+	NormalizeBack(p, back, grad, x, s.Standard)
 	NormalizeGrad(p, grad, grad, x, s)
 }
 
@@ -105,15 +108,17 @@ func halfColumns[T vec.Float](t *testing.T) {
 			columns := func() []T { return randoms[T](rng, width) }
 			s := Gradient[T]{Standard[T]{columns(), columns(), columns(), n%2 == 0, Dropout{Share: share}}, columns(), columns()}
 			x, g := narrow(Numbers[T]{Data: randoms[T](rng, n*width)}), narrow(Numbers[T]{Data: randoms[T](rng, n*width)})
-			want, z, grad := make([]float64, 4*width), as(false, x), as(false, g)
-			allOfColumns(p, want, z, grad, as(false, x), s)
+			want, z, back, grad := make([]float64, 4*width), as(false, x), as(false, x), as(false, g)
+			allOfColumns(p, want, z, back, grad, as(false, x), s)
 			for which := 1; which < 8; which++ {
-				got, into, back := make([]float64, 4*width), as(which&1 > 0, x), as(which&2 > 0, g)
-				allOfColumns(p, got, into, back, as(which&4 > 0, x), s)
+				got, into, of := make([]float64, 4*width), as(which&1 > 0, x), as(which&2 > 0, g)
+				ofRows := as(which&1 > 0, x)
+				allOfColumns(p, got, into, ofRows, of, as(which&4 > 0, x), s)
 				if !slices.Equal(got, want) {
 					t.Fatalf("%v, form %d: sums are %v, want %v", shape, which, got, want)
 				}
-				if !slices.Equal(narrow(into), narrow(z)) || !slices.Equal(narrow(back), narrow(grad)) {
+				if !slices.Equal(narrow(into), narrow(z)) || !slices.Equal(narrow(of), narrow(grad)) ||
+					!slices.Equal(narrow(ofRows), narrow(back)) {
 					t.Fatalf("%v, form %d: rows or gradients are not those of T, rounded", shape, which)
 				}
 			}
@@ -130,11 +135,11 @@ func halfColumns[T vec.Float](t *testing.T) {
 
 // columns is what went in and came out.
 type columns[T Float] struct {
-	n, width      int
-	eps           float64
-	got           []float64
-	x, g, z, grad []T
-	kept          []T // what dropout multiplies with
+	n, width            int
+	eps                 float64
+	got                 []float64
+	x, g, z, back, grad []T
+	kept                []T // what dropout multiplies with
 	Gradient[T]
 }
 
@@ -155,8 +160,8 @@ func (c columns[T]) check(t *testing.T, j int) {
 			v, b = 0, 0
 		}
 		v *= c.kept[at]
-		if want := T(b*s.Scale[j]) + T(centred*times[j]) + plus[j]; z[at] != v || grad[at] != want {
-			t.Fatalf("[%d, %d]: %v and gradient %v, want %v and %v", i, j, z[at], grad[at], v, want)
+		if want := T(b*s.Scale[j]) + T(centred*times[j]) + plus[j]; z[at] != v || c.back[at] != b || grad[at] != want {
+			t.Fatalf("[%d, %d]: %v and gradients %v %v, want %v, %v and %v", i, j, z[at], c.back[at], grad[at], v, b, want)
 		}
 		d := float64(x[at]) - mean
 		squares += d * d

@@ -41,6 +41,9 @@ func Normalize[T Float](z, x Numbers[T], s Standard[T]) { kernel.Normalize(pool,
 func NormalizeGrad[T Float](z, g, x Numbers[T], s Gradient[T]) {
 	kernel.NormalizeGrad(pool, z, g, x, s)
 }
+func NormalizeBack[T Float](z, g, x Numbers[T], s Standard[T]) {
+	kernel.NormalizeBack(pool, z, g, x, s)
+}
 
 // Drop has the name of that of package kernel too.
 func Drop[T Float](z, x Numbers[T], width int, d Dropout) { kernel.Drop(pool, z, x, width, d) }

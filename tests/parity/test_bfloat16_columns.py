@@ -73,11 +73,12 @@ def test_engine(shape: tuple[int, int], keys: bool) -> None:
     assert torch.equal(one.mean, other.mean) and torch.equal(one.m2, other.m2)
     results = []
     for rows, of_result in ((x, grad), (x.float(), grad.float())):
-        out, back = torch.empty_like(rows), torch.empty_like(rows)
+        out, of_rows, back = (torch.empty_like(rows) for _ in range(3))
         columns.normalize(rows, numbers[:3], True, drop, out)
         sums = columns.normalize_sums(of_result, rows, numbers[:3], True, drop)
+        columns.normalize_back(of_result, rows, numbers[:3], True, drop, of_rows)
         columns.normalize_grad(of_result, rows, numbers, True, drop, back)
-        results.append((out.bfloat16(), back.bfloat16(), *sums))
+        results.append((out.bfloat16(), of_rows.bfloat16(), back.bfloat16(), *sums))
     for mine, wanted in zip(*results):
         assert torch.equal(mine, wanted)
 

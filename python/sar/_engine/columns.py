@@ -81,6 +81,14 @@ def normalize(x: Tensor, columns: Optional[Tensor], relu: bool, drop: Optional[D
     library.call("sar_normalize", x, columns, relu, _dropped(drop), out)
 
 
+def normalize_back(
+    grad: Tensor, x: Tensor, columns: Tensor, relu: bool, drop: Optional[Dropout], out: Tensor
+) -> None:
+    """The gradient of ``(x - columns[0]) * columns[1] + columns[2]``, by that of what :func:`normalize` gives of it,
+    into ``out``, which is neither of them."""
+    library.call("sar_normalize_back", grad, x, columns, relu, _dropped(drop), out)
+
+
 def normalize_sums(
     grad: Tensor, x: Tensor, columns: Tensor, relu: bool, drop: Optional[Dropout]
 ) -> Tuple[Tensor, Tensor]:

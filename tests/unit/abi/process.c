@@ -51,6 +51,8 @@ void kernels(void) {
   sar_dropout all = {.size = sizeof all, .share = 1.5};
   VALUE(sar_normalize, x, NULL, 0, &all, y);
   TYPE(sar_normalize, x, DOUBLES(3, 4), 0, NULL, y);
+  VALUE(sar_normalize_back, y, x, FLOATS(5, 4), 0, NULL, FLOATS(2, 4));
+  TYPE(sar_normalize_back, DOUBLES(2, 4), x, FLOATS(3, 4), 0, NULL, FLOATS(2, 4));
   VALUE(sar_normalize_sums, y, x, FLOATS(3, 4), 0, NULL, DOUBLES(3, 4));
   TYPE(sar_normalize_sums, y, ptr, FLOATS(3, 4), 0, NULL, DOUBLES(2, 4));
   VALUE(sar_normalize_grad, y, x, FLOATS(3, 4), 0, NULL, y);

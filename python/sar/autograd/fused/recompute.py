@@ -93,6 +93,10 @@ class Recipe(NamedTuple):
         if self.activation == "none":
             return grad.contiguous() if self.drop is None else self.drop.apply(grad)
         out = torch.empty_like(grad, memory_format=torch.contiguous_format)
+        if self.relu:
+            assert self.columns is not None
+            kernels.normalize_back(grad.contiguous(), source, self.columns, True, self.dropped(source), out)
+            return out
         function = ACTIVATIONS[self.activation]
         assert function is not None
         for at in slices(source, least=64):
@@ -100,15 +104,12 @@ class Recipe(NamedTuple):
             if drop is not None:
                 kernels.normalize(part.contiguous(), None, False, drop, out[at])
                 part = out[at]
-            rows = torch.empty_like(source[at]) if self.relu else self._empty(source[at])
-            kernels.normalize(source[at], self.columns, self.relu, None, rows)
-            if self.relu:
-                torch.ops.aten.threshold_backward.grad_input(part, rows, 0, grad_input=out[at])
-            else:
-                rows.requires_grad_()
-                with torch.enable_grad():
-                    (part,) = torch.autograd.grad(function(rows), rows, part.to(rows.dtype))
-                out[at] = part
+            rows = self._empty(source[at])
+            kernels.normalize(source[at], self.columns, False, None, rows)
+            rows.requires_grad_()
+            with torch.enable_grad():
+                (part,) = torch.autograd.grad(function(rows), rows, part.to(rows.dtype))
+            out[at] = part
         return out
 
     def dropped(self, rows: Tensor) -> Optional[kernels.Dropout]:
