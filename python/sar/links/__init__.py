@@ -12,16 +12,8 @@ from torch import Tensor
 if TYPE_CHECKING:
     from sar.graph.edge_index.rows import EdgeEnds
 
-    from .negative import Count, Sizes
+    from .negative import Count, Ends, Sizes
     from .node_ids import NodeIds
-
-__all__ = [
-    "batched_negative_sampling",
-    "fetch",
-    "link_metrics",
-    "negative_sampling",
-    "structured_negative_sampling",
-]
 
 Given = TypeVar("Given")
 
@@ -89,12 +81,12 @@ def negative_sampling(
     """
     from .negative import negative_sampling as call
 
-    return call(edges, num_nodes, num_neg_samples, method, force_undirected, seed=seed)
+    return call(edges, num_nodes, num_neg_samples, method, force_undirected, seed)
 
 
 def batched_negative_sampling(
     edges: Given,
-    batch: Union[Tensor, Tuple[Tensor, Tensor]],
+    batch: Ends,
     num_neg_samples: Count = None,
     method: str = "sparse",
     force_undirected: bool = False,
@@ -111,7 +103,7 @@ def batched_negative_sampling(
     """
     from .negative import batched_negative_sampling as call
 
-    return call(edges, batch, num_neg_samples, method, force_undirected, seed=seed)
+    return call(edges, batch, num_neg_samples, method, force_undirected, seed)
 
 
 def structured_negative_sampling(
@@ -137,7 +129,7 @@ def structured_negative_sampling(
     """
     from .structured import structured_negative_sampling as call
 
-    return call(edges, num_nodes, contains_neg_self_loops, seed=seed)
+    return call(edges, num_nodes, contains_neg_self_loops, seed)
 
 
 def link_metrics(positive: Tensor, negative: Tensor, hits: Sequence[int] = (10, 50, 100)) -> Dict[str, Optional[float]]:
