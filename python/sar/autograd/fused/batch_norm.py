@@ -139,7 +139,7 @@ class _Normalize(torch.autograd.Function):
         source, made = given  # in a tuple, as they are no inputs to autograd
         ctx.save_for_backward(source)
         ctx.norm, ctx.recipe, ctx.reuse = norm, recipe, reuse
-        ctx.gradients = made.gradients if isinstance(made, DeferredTensor) else None
+        ctx.gradients = made._state.gradients if isinstance(made, DeferredTensor) else None
         return made
 
     @staticmethod
