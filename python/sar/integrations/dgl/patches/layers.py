@@ -25,11 +25,11 @@ from sar.autograd.types import class_of
 from sar.distributed.agreement import anywhere, largest_of_all
 from sar.graph.counts import Counts
 from sar.graph.edge_tensor.softmax import edge_softmax
-from sar.graph.layer_support import GraphIndex
 from sar.graph.manager import GraphShardManager
 from sar.graph.message_passing.operators import reduced_messages, values_of_edges
 from sar.graph.queries import GraphQueries
 from sar.graph.readout import graph_reduce, graph_softmax
+from sar.graph.refused import GraphIndex
 from sar.graph.reversed import ReversedGraph
 from sar.integrations.replacements import Patches, apply_together, given
 
