@@ -31,9 +31,14 @@ from .comm import (
     sync_params as sync_params,
     world_size as world_size,
 )
-from .compat import common_tuples as common_tuples, core as core
+from .compat import (
+    common_tuples as common_tuples,
+    construct_shard_manager as construct_shard_manager,
+    core as core,
+    data_loading as data_loading,
+    distributed_bn as distributed_bn,
+)
 from .config import Config as Config
-from .data import loading as _loading
 from .data.ingest import ingest as ingest
 from .data.loading import load_dgl_partition_data as load_dgl_partition_data, suffix_key_lookup as suffix_key_lookup
 from .distributed.environment import environment as environment
@@ -48,7 +53,6 @@ from .errors import (
     ScheduleError as ScheduleError,
     WholeGraphError as WholeGraphError,
 )
-from .graph import construct as _construct
 from .graph.block import DistributedBlock as DistributedBlock
 from .graph.construct import (
     construct_full_graph as construct_full_graph,
@@ -73,7 +77,7 @@ from .links import (
     structured_negative_sampling as structured_negative_sampling,
 )
 from .loading import load as load
-from .nn import RelGraphConv as RelGraphConv, batch_norm as _batch_norm
+from .nn import RelGraphConv as RelGraphConv
 from .nn.batch_norm import DistributedBN1D as DistributedBN1D
 from .nn.convert import convert_batchnorm as convert_batchnorm
 from .preparation import describe as describe, prepare as prepare, restore as restore
@@ -82,7 +86,5 @@ from .profiling.run_log import RunLog as RunLog
 from .profiling.trace import engine_profile as engine_profile, trace as trace
 from .results.write import write_rows as write_rows
 from .sampling.loader import DataLoader as DataLoader, DistNeighborSampler as DistNeighborSampler
-
-construct_shard_manager, data_loading, distributed_bn = _construct, _loading, _batch_norm
 
 _list_names(__name__)

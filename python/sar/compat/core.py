@@ -1,18 +1,23 @@
 """Graph objects, under the names of the older package's ``sar.core``."""
 
-from sar._lazy import list_names as _list_names
-from sar.graph import manager as _manager
-from sar.graph.block import DistributedBlock as DistributedBlock
-from sar.graph.manager import GraphShardManager as GraphShardManager, HeteroGraphShardManager as HeteroGraphShardManager
-from sar.graph.shards import GraphShard as GraphShard
-from sar.graph.udf.batches import (
-    EdgeBatch as EdgeBatch,
-    NodeBatch as NodeBatch,
-    message_has_parameters as message_has_parameters,
-)
-from sar.sampling import loader as _loader
-from sar.sampling.loader import DataLoader as DataLoader, DistNeighborSampler as DistNeighborSampler
+from sar.graph import manager as graphshard
+from sar.graph.block import DistributedBlock
+from sar.graph.manager import GraphShardManager, HeteroGraphShardManager
+from sar.graph.shards import GraphShard
+from sar.graph.udf.batches import EdgeBatch, NodeBatch, message_has_parameters
+from sar.sampling import loader as sampling
+from sar.sampling.loader import DataLoader, DistNeighborSampler
 
-graphshard, sampling = _manager, _loader
-
-_list_names(__name__)
+__all__ = [
+    "DataLoader",
+    "DistNeighborSampler",
+    "DistributedBlock",
+    "EdgeBatch",
+    "GraphShard",
+    "GraphShardManager",
+    "HeteroGraphShardManager",
+    "NodeBatch",
+    "graphshard",
+    "message_has_parameters",
+    "sampling",
+]

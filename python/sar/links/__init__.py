@@ -12,7 +12,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from sar.graph.edge_index.rows import EdgeEnds
 
-    from .negative import Count, Ends, Sizes
+    from .negative import Count, Sizes
     from .node_ids import NodeIds
 
 Given = TypeVar("Given")
@@ -42,7 +42,7 @@ def fetch(x: Tensor, ids: Tensor, data: Any = None) -> Tensor:
     Wire: a row for each row of another worker, and as much again in backward; 8 bytes more for each id that ``data``
     has looked up.
     """
-    from .fetch import fetch as call
+    from .rows import fetch as call
 
     return call(x, ids, data)
 
@@ -86,7 +86,7 @@ def negative_sampling(
 
 def batched_negative_sampling(
     edges: Given,
-    batch: Ends,
+    batch: Union[Tensor, Tuple[Tensor, Tensor]],
     num_neg_samples: Count = None,
     method: str = "sparse",
     force_undirected: bool = False,
