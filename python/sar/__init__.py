@@ -26,7 +26,6 @@ from .distributed import backend
 if TYPE_CHECKING:
     from . import transforms as transforms
     from ._api import *
-    from ._api import __all__
 
 __version__ = "0.1.0"
 

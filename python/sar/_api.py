@@ -1,151 +1,90 @@
 """The public names of :mod:`sar`. Importing this module imports torch, and takes as long; :mod:`sar._lazy` does it when
-one of the names is used."""
+one of the names is used. Type checkers take `as` for "public"."""
 
-from __future__ import annotations
-
-from . import comm, config, errors, function, nn, pyg
-from .autograd.memo import clear_memoized, memoize
-from .autograd.remat import remat
-from .checkpoints.checkpointer import Checkpointer
-from .checkpoints.load import load_checkpoint
-from .checkpoints.save import save_checkpoint
+from . import (
+    comm as comm,
+    config as config,
+    errors as errors,
+    function as function,
+    nn as nn,
+    pyg as pyg,
+)
+from ._lazy import list_names as _list_names
+from .autograd.memo import clear_memoized as clear_memoized, memoize as memoize
+from .autograd.remat import remat as remat
+from .checkpoints.checkpointer import Checkpointer as Checkpointer
+from .checkpoints.load import load_checkpoint as load_checkpoint
+from .checkpoints.save import save_checkpoint as save_checkpoint
 from .comm import (
-    comm_device,
-    gather_grads,
-    initialize_comms,
-    log_epoch,
-    memory_stats,
-    metrics,
-    nfs_ip_init,
-    rank,
-    set_allocator,
-    set_num_threads,
-    stats,
-    sum_gradients,
-    sync_params,
-    world_size,
+    comm_device as comm_device,
+    gather_grads as gather_grads,
+    initialize_comms as initialize_comms,
+    log_epoch as log_epoch,
+    memory_stats as memory_stats,
+    metrics as metrics,
+    nfs_ip_init as nfs_ip_init,
+    rank as rank,
+    set_allocator as set_allocator,
+    set_num_threads as set_num_threads,
+    stats as stats,
+    sum_gradients as sum_gradients,
+    sync_params as sync_params,
+    world_size as world_size,
 )
-from .compat import common_tuples, core
-from .config import Config
-from .data import loading as data_loading
-from .data.ingest import ingest
-from .data.loading import load_dgl_partition_data, suffix_key_lookup
-from .distributed.environment import environment
-from .distributed.logging_setup import logger, logging_setup
+from .compat import (
+    common_tuples as common_tuples,
+    construct_shard_manager as construct_shard_manager,
+    core as core,
+    data_loading as data_loading,
+    distributed_bn as distributed_bn,
+)
+from .config import Config as Config
+from .data.ingest import ingest as ingest
+from .data.loading import load_dgl_partition_data as load_dgl_partition_data, suffix_key_lookup as suffix_key_lookup
+from .distributed.environment import environment as environment
+from .distributed.logging_setup import logger as logger, logging_setup as logging_setup
 from .errors import (
-    BudgetError,
-    DeadlineError,
-    FormatError,
-    PeerLostError,
-    RemoteError,
-    RendezvousError,
-    ScheduleError,
-    WholeGraphError,
+    BudgetError as BudgetError,
+    DeadlineError as DeadlineError,
+    FormatError as FormatError,
+    PeerLostError as PeerLostError,
+    RemoteError as RemoteError,
+    RendezvousError as RendezvousError,
+    ScheduleError as ScheduleError,
+    WholeGraphError as WholeGraphError,
 )
-from .graph import construct as construct_shard_manager
-from .graph.block import DistributedBlock
-from .graph.construct import construct_full_graph, construct_mfgs, convert_dist_graph
-from .graph.edge_tensor.softmax import edge_softmax
-from .graph.manager import GraphShardManager, HeteroGraphShardManager
-from .graph.rowwise import rowwise
-from .graph.udf.batches import message_has_parameters
-from .integrations.dgl.patches.switch import patch_dgl, patched_edge_softmax, unpatch_dgl
-from .integrations.replacements import replaced
+from .graph.block import DistributedBlock as DistributedBlock
+from .graph.construct import (
+    construct_full_graph as construct_full_graph,
+    construct_mfgs as construct_mfgs,
+    convert_dist_graph as convert_dist_graph,
+)
+from .graph.edge_tensor.softmax import edge_softmax as edge_softmax
+from .graph.manager import GraphShardManager as GraphShardManager, HeteroGraphShardManager as HeteroGraphShardManager
+from .graph.rowwise import rowwise as rowwise
+from .graph.udf.batches import message_has_parameters as message_has_parameters
+from .integrations.dgl.patches.switch import (
+    patch_dgl as patch_dgl,
+    patched_edge_softmax as patched_edge_softmax,
+    unpatch_dgl as unpatch_dgl,
+)
+from .integrations.replacements import replaced as replaced
 from .links import (
-    batched_negative_sampling,
-    fetch,
-    link_metrics,
-    negative_sampling,
-    structured_negative_sampling,
+    batched_negative_sampling as batched_negative_sampling,
+    fetch as fetch,
+    link_metrics as link_metrics,
+    negative_sampling as negative_sampling,
+    structured_negative_sampling as structured_negative_sampling,
 )
-from .loading import load
-from .nn import RelGraphConv, batch_norm as distributed_bn
-from .nn.batch_norm import DistributedBN1D
-from .nn.convert import convert_batchnorm
-from .preparation import describe, prepare, restore
-from .profiling.plan import estimate_memory
-from .profiling.run_log import RunLog
-from .profiling.trace import engine_profile, trace
-from .results.write import write_rows
-from .sampling.loader import DataLoader, DistNeighborSampler
+from .loading import load as load
+from .nn import RelGraphConv as RelGraphConv
+from .nn.batch_norm import DistributedBN1D as DistributedBN1D
+from .nn.convert import convert_batchnorm as convert_batchnorm
+from .preparation import describe as describe, prepare as prepare, restore as restore
+from .profiling.plan import estimate_memory as estimate_memory
+from .profiling.run_log import RunLog as RunLog
+from .profiling.trace import engine_profile as engine_profile, trace as trace
+from .results.write import write_rows as write_rows
+from .sampling.loader import DataLoader as DataLoader, DistNeighborSampler as DistNeighborSampler
 
-__all__ = [
-    "BudgetError",
-    "Checkpointer",
-    "Config",
-    "DeadlineError",
-    "DataLoader",
-    "DistNeighborSampler",
-    "DistributedBN1D",
-    "DistributedBlock",
-    "FormatError",
-    "GraphShardManager",
-    "HeteroGraphShardManager",
-    "PeerLostError",
-    "RelGraphConv",
-    "RemoteError",
-    "RendezvousError",
-    "RunLog",
-    "ScheduleError",
-    "WholeGraphError",
-    "batched_negative_sampling",
-    "clear_memoized",
-    "comm",
-    "comm_device",
-    "common_tuples",
-    "config",
-    "construct_full_graph",
-    "convert_batchnorm",
-    "construct_mfgs",
-    "construct_shard_manager",
-    "convert_dist_graph",
-    "core",
-    "data_loading",
-    "describe",
-    "distributed_bn",
-    "edge_softmax",
-    "engine_profile",
-    "environment",
-    "errors",
-    "estimate_memory",
-    "fetch",
-    "function",
-    "gather_grads",
-    "ingest",
-    "initialize_comms",
-    "link_metrics",
-    "load",
-    "load_checkpoint",
-    "load_dgl_partition_data",
-    "log_epoch",
-    "logger",
-    "logging_setup",
-    "memoize",
-    "memory_stats",
-    "message_has_parameters",
-    "metrics",
-    "negative_sampling",
-    "nfs_ip_init",
-    "nn",
-    "patch_dgl",
-    "patched_edge_softmax",
-    "prepare",
-    "pyg",
-    "rank",
-    "remat",
-    "replaced",
-    "restore",
-    "rowwise",
-    "save_checkpoint",
-    "set_allocator",
-    "set_num_threads",
-    "stats",
-    "structured_negative_sampling",
-    "suffix_key_lookup",
-    "sum_gradients",
-    "sync_params",
-    "trace",
-    "unpatch_dgl",
-    "world_size",
-    "write_rows",
-]
+_list_names(__name__)

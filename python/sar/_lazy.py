@@ -44,6 +44,12 @@ class LazyPackage(ModuleType):
             self.__dict__.update({name: getattr(api, name) for name in api.__all__}, __all__=api.__all__)
 
 
+def list_names(module: str) -> None:
+    """Sets ``__all__`` of a module of nothing but names for users: all that it has."""
+    names = vars(sys.modules[module])
+    names["__all__"] = sorted(name for name in names if not name.startswith("_"))
+
+
 class _OldPaths:
     """Finds modules that are known by names only since all public names were imported (see ``sar.compat``)."""
 

@@ -12,8 +12,6 @@ from .graph.manager import GraphShardManager
 if TYPE_CHECKING:
     from .integrations.pyg.data import SplitData, SplitHeteroData
 
-__all__ = ["load"]
-
 
 @overload
 def load(path: Union[str, os.PathLike[str]], *, pyg: Literal[False] = False) -> GraphShardManager: ...

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from .integrations.pyg.data import SplitData, SplitHeteroData
     from .profiling.plan.modules import Sizes
 
-__all__ = ["Choice", "Description", "describe", "prepare", "restore"]
-
 Model = TypeVar("Model", bound=nn.Module)
 _KEY = "_sar_prepared"
 """Where a model keeps its description."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import Dict
 
 from . import abi
 from .log import logger
@@ -11,6 +10,9 @@ from .log import logger
 POLICIES = {"default": 0, "compact": 1, "pool": 2}
 _NAMES = "'pool', 'compact' or 'default'"
 _chosen = ""
+pool_stats = abi.pool_stats
+"""Bytes of CPU tensors in the pool, and of what the engine computes with: ``live``, ``kept``, ``peak`` (of live) and
+``fresh``."""
 
 
 def set_allocator(policy: str) -> None:
@@ -38,12 +40,6 @@ def set_allocator(policy: str) -> None:
 def policy() -> str:
     """The policy in use; ``"default"`` before one was chosen."""
     return _chosen or "default"
-
-
-def pool_stats() -> Dict[str, int]:
-    """Bytes of CPU tensors in the pool, and of what the engine computes with: ``live``, ``kept``, ``peak`` (of live)
-    and ``fresh``."""
-    return abi.pool_stats()
 
 
 def give_back() -> None:

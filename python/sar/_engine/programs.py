@@ -17,15 +17,6 @@ OUT_SAVED = 1 << 31
 """The bit of ``saves`` that stands for the result."""
 
 
-_Call: Any = TYPES["sar_program_call"]
-
-
-class ProgramCall(_Call):
-    """``sar_program_call``."""
-
-    _keep: Any
-
-
 class Compiled(Native):
     """A program of the engine, freed with the last that refers to it: the table of programs, or a graph of autograd
     whose backward is still to come."""
@@ -41,11 +32,11 @@ class Compiled(Native):
 
 def program_call(
     relation: int, need: int, agreed: int, seeds: Sequence[int], keys: Optional[Tensor], key_base: int
-) -> ProgramCall:
-    """``keys``: int64 ``[num_edges]``, contiguous, alive until the call is over."""
+) -> Any:
+    """``sar_program_call``. ``keys``: int64 ``[num_edges]``, contiguous, alive until the call is over."""
     array = (ct.c_uint64 * max(1, len(seeds)))(*seeds)
     view = None if keys is None else library.tensor(keys)
-    call = ProgramCall(
+    call = TYPES["sar_program_call"](
         relation,
         need,
         agreed,
@@ -67,7 +58,7 @@ def begin(collective: bool) -> Optional[schedule.Operation]:
 
 
 def program_forward(
-    graph: int, program: int, call: ProgramCall, operands: Sequence[Tensor], state: Sequence[Tensor], out: Tensor
+    graph: int, program: int, call: Any, operands: Sequence[Tensor], state: Sequence[Tensor], out: Tensor
 ) -> Tuple[int, int]:
     """Fills ``state`` and ``out``; returns the operands that any rank wants a gradient of, and what backward reads.
     :func:`begin` comes before. Operands that the program has so, and ``out``, may be bfloat16."""
@@ -80,7 +71,7 @@ def program_forward(
 def program_backward(
     graph: int,
     program: int,
-    call: ProgramCall,
+    call: Any,
     operands: Sequence[Optional[Tensor]],
     state: Sequence[Tensor],
     out: Optional[Tensor],

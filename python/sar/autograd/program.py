@@ -161,7 +161,7 @@ class _Call:
         self.half_grad = self.half and reduce == "sum"
         self.again = [recomputed.values_of(t) for t in tensors]
 
-    def make(self) -> abi.ProgramCall:
+    def make(self) -> Any:
         keys = _edge_keys(self.relation) if self.seeds else None
         base = _session.current().rank << 40
         return abi.program_call(self.relation.index, self.need, self.agreed, self.seeds, keys, base)

@@ -23,9 +23,8 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor
 
-from sar.data.directory import open_regular
+from sar.data.directory import open_regular, write_text
 from sar.errors import FormatError
-from sar.results.files import write_text
 
 from .placement import PLACES, RANK, ROWS, SAME, Placed
 from .tensor_files import TensorFile

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from sar._engine import session as _session
+from sar.data.directory import sync_directory, write_text
 from sar.distributed.agreement import all_or_none, raise_everywhere, said_by_all
-from sar.results.files import await_shared, sync_directory, want_room, write_text
+from sar.results.files import await_shared, want_room
 
 from . import files
 from .files import Stored

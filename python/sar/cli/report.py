@@ -28,9 +28,9 @@ def add(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from sar.data.directory import write_text
     from sar.report.events import read
     from sar.report.page import page
-    from sar.results.files import write_text
 
     found = read(arguments.folder)
     path = arguments.plan or os.path.join(arguments.folder, "plan.json")

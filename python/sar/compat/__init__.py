@@ -7,25 +7,26 @@ from __future__ import annotations
 
 import sys
 
-from sar.data import loading
+from sar.data import loading as data_loading
 from sar.distributed import logging_setup
-from sar.graph import construct, manager
+from sar.graph import construct as construct_shard_manager
 from sar.graph.edge_tensor import softmax
 from sar.integrations.dgl.patches import switch
-from sar.nn import batch_norm
-from sar.sampling import loader
+from sar.nn import batch_norm as distributed_bn
 
 from . import common_tuples, core
+
+__all__ = ["common_tuples", "construct_shard_manager", "core", "data_loading", "distributed_bn"]
 
 sys.modules.update(
     {
         "sar.common_tuples": common_tuples,
-        "sar.construct_shard_manager": construct,
+        "sar.construct_shard_manager": construct_shard_manager,
         "sar.core": core,
-        "sar.core.graphshard": manager,
-        "sar.core.sampling": loader,
-        "sar.data_loading": loading,
-        "sar.distributed_bn": batch_norm,
+        "sar.core.graphshard": core.graphshard,
+        "sar.core.sampling": core.sampling,
+        "sar.data_loading": data_loading,
+        "sar.distributed_bn": distributed_bn,
         "sar.edge_softmax": softmax,
         "sar.logging_setup": logging_setup,
         "sar.patch_dgl": switch,

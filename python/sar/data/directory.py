@@ -8,7 +8,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TextIO, Union
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, Union
 
 from sar.errors import FormatError
 
@@ -108,6 +108,33 @@ def sync_directory(path: Union[str, os.PathLike[str]]) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def whole_file(path: str, scratch: str, sync: bool = True) -> Iterator[BinaryIO]:
+    """Opens a file that is there as a whole or not at all, also after a power cut.
+
+    :param scratch: its name while it is written
+    :param sync: write its name to disk too. Not where somebody who waits for the file may rename its directory
+    """
+    try:
+        with open(scratch, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(scratch, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(scratch)
+        raise
+    if sync:
+        sync_directory(os.path.dirname(os.path.abspath(path)))
+
+
+def write_text(path: str, text: str, sync: bool = True) -> None:
+    """Writes a text as :func:`whole_file`."""
+    with whole_file(path, f"{path}.partial", sync) as file:
+        file.write(text.encode(errors="replace"))
 
 
 @contextlib.contextmanager

@@ -10,17 +10,6 @@ if TYPE_CHECKING:
 
     from .partition_book import CanonicalEtype
 
-__all__ = [
-    "SampledEdges",
-    "SampledLayer",
-    "AggregationData",
-    "GraphShardManagerData",
-    "ShardEdgesAndFeatures",
-    "ShardInfo",
-    "SocketInfo",
-    "TensorPlace",
-]
-
 
 class SocketInfo(NamedTuple):
     """A network interface: its name and IPv4 address."""

@@ -7,6 +7,7 @@ import json
 from typing import Any, Callable, List, Optional, Sequence, Tuple, TypeVar
 
 import torch
+from torch import Tensor
 
 from sar._engine import abi, session as _session
 from sar.errors import RemoteError
@@ -96,23 +97,36 @@ def raise_everywhere(name: str, error: Optional[Exception]) -> None:
             raise RemoteError(f"{name} failed on rank {rank}, so no rank goes on: {text}", rank)
 
 
+def summed(own: Tensor) -> Tensor:
+    """The sum of what all ranks give, in its place. Collective."""
+    _session.all_reduce(own, "sum", abi.TRAIN)
+    return own
+
+
+def of_every_rank(own: Tensor) -> Tensor:
+    """What each rank gives, ``[ranks, ...]``: adding zeros changes no bit of it. Collective."""
+    session = _session.current()
+    told = own.new_zeros(session.world, *own.shape)
+    told[session.rank] = own
+    return summed(told)
+
+
 def on_every_rank(number: int) -> List[int]:
     """The number that each rank gives. Collective."""
     session = _session.peek()
     if session is None or session.world == 1:
         return [number]
-    told = torch.zeros(session.world, dtype=torch.int64)
-    told[session.rank] = number
-    _session.all_reduce(told, "sum", abi.TRAIN)
-    return told.tolist()
+    return of_every_rank(torch.tensor(number)).tolist()
 
 
-def agreed_seed() -> int:
+def agreed_seed(given: Optional[int] = None) -> int:
     """A seed that is the same on all ranks: rank 0 draws it from torch's default generator.
 
     All ranks draw a number, so generators that were equal stay equal, but only rank 0's number is used. So
     ``torch.manual_seed`` on rank 0 determines the masks. Collective.
     """
+    if given is not None:
+        return int(given)
     drawn = torch.randint(0, 2**63 - 1, (1,), dtype=torch.int64)
     session = _session.peek()
     if session is not None and session.world > 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Union, overload
+from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Sequence, Union, overload
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from sar._engine import abi, session as _session
 
 from .degrees import agree_on_degrees
 from .queries import GraphQueries, edge_ends
-from .refused import REFUSED, refusal, refuse_libraries
+from .refused import REFUSED, refusal
 from .relation import NativeGraph, Relation
 from .subgraph import Subgraphs, edges_from
 from .types import Etype
@@ -22,12 +22,6 @@ if TYPE_CHECKING:
 
 class LayerSupport(Subgraphs):
     """What a graph manager inherits so that DGL's layers find what they look for."""
-
-    @property
-    def _graph(self) -> GraphIndex:
-        """In DGL the graph's C++ half, which ``dgl.ops`` hand to functions that are replaced."""
-        refuse_libraries("graph._graph")
-        return GraphIndex(self)
 
     @overload
     def formats(self, formats: None = None) -> Dict[str, List[str]]: ...
@@ -112,21 +106,3 @@ class LayerSupport(Subgraphs):
 def _check(graph: GraphQueries) -> None:
     if not graph.is_homogeneous or not graph.src_is_tgt:
         raise ValueError("self loops are added to and removed from full graphs of one node type and one relation")
-
-
-class GraphIndex:
-    """Takes the place of a DGL graph's C++ half, and refers to the graph manager."""
-
-    def __init__(self, manager: Any) -> None:
-        self.manager = manager
-
-    def number_of_etypes(self) -> int:
-        """One, so that functions of ``dgl.ops`` hand over what they are given as it is, by relation or not."""
-        return 1
-
-    def __getattr__(self, name: str) -> Any:
-        raise refusal(
-            f"graph._graph.{name}",
-            "it is inside DGL's C++ graph. Use the methods of the graph itself; dgl.ops take one relation at a time, "
-            "graph[relation]",
-        )

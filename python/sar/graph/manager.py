@@ -107,12 +107,6 @@ class GraphShardManager(Totals, Shards, LayerSupport, Refused):
     # ---- where things are --------------------------------------------------
 
     @property
-    def device(self) -> torch.device:
-        """Where the graph is: the CPU."""
-        refuse_libraries("graph.device")
-        return torch.device("cpu")
-
-    @property
     def idtype(self) -> torch.dtype:
         """dtype of node and edge numbers."""
         refuse_libraries("graph.idtype")

@@ -15,7 +15,7 @@ from sar._engine import abi, schedule, session as _session
 from sar.autograd.compile import uncompiled
 from sar.autograd.double_backward import differentiable_once
 from sar.autograd.types import anchor
-from sar.distributed.agreement import anywhere
+from sar.distributed.agreement import anywhere, summed
 
 from .counts import Counts
 
@@ -133,9 +133,7 @@ def nodes_per_graph(batch: NodeBatch) -> Tensor:
     """int64 ``[graphs]``: nodes of all workers. Collective where they are not known."""
     if batch.nodes is not None:
         return batch.nodes
-    count = torch.bincount(batch.as_subclass(Tensor), minlength=batch.graphs)
-    _session.all_reduce(count, "sum", abi.TRAIN)
-    return count
+    return summed(torch.bincount(batch.as_subclass(Tensor), minlength=batch.graphs))
 
 
 def _own_sums(value: Tensor, batch: NodeBatch) -> Tensor:
@@ -209,9 +207,7 @@ def max_over_workers(value: Tensor) -> Tensor:
 
 def sum_over_workers(value: Tensor) -> Tensor:
     """Adds up a tensor of all workers, of the same shape on each. Collective."""
-    total = value.detach().clone()
-    _session.all_reduce(total, "sum", abi.TRAIN)
-    return _of_all(value, total)
+    return _of_all(value, summed(value.detach().clone()))
 
 
 def rows_of_all(value: Tensor) -> Tensor:

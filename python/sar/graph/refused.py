@@ -11,6 +11,8 @@ import os
 import sys
 from typing import Any, Callable, Dict, Tuple
 
+import torch
+
 from sar.errors import WholeGraphError
 
 _MATRIX = (
@@ -220,8 +222,38 @@ def _refusing(name: str, why: str) -> Callable[..., Any]:
     return method
 
 
+class GraphIndex:
+    """Takes the place of a DGL graph's C++ half, and refers to the graph manager."""
+
+    def __init__(self, manager: Any) -> None:
+        self.manager = manager
+
+    def number_of_etypes(self) -> int:
+        """One, so that functions of ``dgl.ops`` hand over what they are given as it is, by relation or not."""
+        return 1
+
+    def __getattr__(self, name: str) -> Any:
+        raise refusal(
+            f"graph._graph.{name}",
+            "it is inside DGL's C++ graph. Use the methods of the graph itself; dgl.ops take one relation at a time, "
+            "graph[relation]",
+        )
+
+
 class Refused:
     """What a graph manager inherits to refuse them on every worker alike, before anything is sent."""
+
+    @property
+    def _graph(self) -> GraphIndex:
+        """In DGL the graph's C++ half, which ``dgl.ops`` hand to functions that are replaced."""
+        refuse_libraries("graph._graph")
+        return GraphIndex(self)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the graph is: the CPU."""
+        refuse_libraries("graph.device")
+        return torch.device("cpu")
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:

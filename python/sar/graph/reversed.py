@@ -23,11 +23,10 @@ from .columns import pick_degrees
 from .degrees import for_caller
 from .edge_tensor.tensor import values
 from .frames import EdgeFrame, NodeFrame, kept_columns
-from .layer_support import GraphIndex
 from .message_passing import builtin
 from .message_passing.edge_space import LABELS, EdgeSpace
 from .message_passing.update import edge_function, edge_values, set_edges
-from .refused import IsBlock, Refused, refusal, refuse_libraries, refuse_smallest
+from .refused import IsBlock, Refused, refusal, refuse_smallest
 from .relation import Relation
 from .state import GraphState
 from .types import ALL
@@ -62,11 +61,6 @@ class ReversedGraph(Refused):
         self._space = _ReversedEdgeSpace(state, relation, self._frame, self._edges)
 
     @property
-    def _graph(self) -> GraphIndex:
-        refuse_libraries("graph._graph")
-        return GraphIndex(self)
-
-    @property
     def srcdata(self) -> MutableMapping[str, Any]:
         """Columns ``[num_src, ...]`` of sources: the destinations of the original."""
         return self._frame.srcdata
@@ -87,11 +81,6 @@ class ReversedGraph(Refused):
         """Columns ``[num_edges, ...]`` of the worker's edges, in the order of the original."""
         refuse_smallest("graph.edata")
         return self._edges
-
-    @property
-    def device(self) -> torch.device:
-        refuse_libraries("graph.device")
-        return torch.device("cpu")
 
     def num_edges(self) -> int:
         """Edges of this worker."""

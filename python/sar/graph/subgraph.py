@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequen
 import torch
 from torch import Tensor
 
-from sar._engine import abi, blocks, session as _session
+from sar._engine import blocks, session as _session
 from sar.autograd import expression
 from sar.autograd.compile import uncompiled
 from sar.data.partition_book import CanonicalEtype
-from sar.distributed.agreement import agreed_seed
+from sar.distributed.agreement import agreed_seed, of_every_rank
 
 from .degrees import agree_on_degrees
 from .frames import EdgeFrame
@@ -235,10 +235,8 @@ def _with_edges(state: GraphState, stay: Dict[CanonicalEtype, Tensor], store_ids
 
 def _some_edges(space: EdgeSpace, positions: Tensor) -> EdgeSpace:
     """Some edges of a relation, also of a block, as a relation of their own. Collective."""
-    session, relation = _session.current(), space.relation
-    counts = torch.zeros(2, session.world, dtype=torch.int64)
-    counts[:, session.rank] = torch.tensor([relation.num_src, relation.num_dst])
-    _session.all_reduce(counts, "sum", abi.TRAIN)
+    relation = space.relation
+    counts = of_every_rank(torch.tensor([relation.num_src, relation.num_dst])).T
     part = Relation(_native(counts, [(0, 1, relation, positions)]), 0, relation.canonical)
     frames = {relation.canonical: edges_from(part, relation, space.edge, partial(_picked, positions))}
     return EdgeSpace(space.state.with_relations([part], frames), part, positions)

@@ -7,9 +7,8 @@ from typing import Dict, Mapping, Union
 import torch
 from torch import Tensor
 
-from sar._engine import abi, session as _session
 from sar.data.loading import full_name
-from sar.distributed.agreement import equal_on_all
+from sar.distributed.agreement import equal_on_all, summed
 
 LABELS = ("y", "labels", "label")
 """What columns with the classes of nodes are called."""
@@ -76,6 +75,4 @@ class Totals:
         if isinstance(what, str):
             columns = self._node_columns()
             what = columns[full_name(columns, what)]
-        total = torch.as_tensor(what).detach().sum(dtype=torch.float64)
-        _session.all_reduce(total, "sum", abi.TRAIN)
-        return total.item()
+        return summed(torch.as_tensor(what).detach().sum(dtype=torch.float64)).item()

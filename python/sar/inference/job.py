@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from sar import comm
+from sar._engine import abi
 from sar.autograd.fused import low_memory
 from sar.config import Config
 from sar.data.loading import load_dgl_partition_data
 from sar.data.partition import TYPE_KEY
-from sar.distributed.agreement import all_or_none, said_by_all
+from sar.distributed.agreement import all_or_none, equal_on_all, said_by_all
 from sar.graph.construct import construct_full_graph
 from sar.results.rows import own_rows
 from sar.results.write import write_rows
@@ -97,9 +98,7 @@ def _largest_memory() -> Dict[str, int]:
     """The largest peak of any worker, by purpose. Collective."""
     names = ("tensors", "structure", "features", "window", "scratch", "resident")
     stats = comm.memory_stats()
-    peaks = torch.tensor([stats[name]["peak"] for name in names], dtype=torch.int64)
-    comm.all_reduce(peaks, "max")
-    return dict(zip(names, peaks.tolist()))
+    return dict(zip(names, equal_on_all((), [stats[name]["peak"] for name in names], abi.REDUCE)[1]))
 
 
 def evaluated(job: Namespace, ready: Ready) -> Dict[str, Dict[str, Any]]:

@@ -4,29 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, Optional, Tuple
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from sar.autograd.fused import low_memory
+from sar.autograd.fused.gat_columns import FUNCTIONS
 
-_ACTIVATIONS = {
-    torch.relu,
-    torch.sigmoid,
-    torch.tanh,
-    Tensor.relu,
-    Tensor.sigmoid,
-    Tensor.tanh,
-    F.relu,
-    F.elu,
-    F.gelu,
-    F.leaky_relu,
-    F.selu,
-    F.silu,
-    F.sigmoid,
-    F.tanh,
-}
+_ACTIVATIONS = FUNCTIONS | {Tensor.relu, Tensor.sigmoid, Tensor.tanh}
 
 
 class Pointwise(TorchFunctionMode):

@@ -15,14 +15,6 @@ if TYPE_CHECKING:
     from .negative import Count, Sizes
     from .node_ids import NodeIds
 
-__all__ = [
-    "batched_negative_sampling",
-    "fetch",
-    "link_metrics",
-    "negative_sampling",
-    "structured_negative_sampling",
-]
-
 Given = TypeVar("Given")
 
 
@@ -50,7 +42,7 @@ def fetch(x: Tensor, ids: Tensor, data: Any = None) -> Tensor:
     Wire: a row for each row of another worker, and as much again in backward; 8 bytes more for each id that ``data``
     has looked up.
     """
-    from .fetch import fetch as call
+    from .rows import fetch as call
 
     return call(x, ids, data)
 
@@ -89,7 +81,7 @@ def negative_sampling(
     """
     from .negative import negative_sampling as call
 
-    return call(edges, num_nodes, num_neg_samples, method, force_undirected, seed=seed)
+    return call(edges, num_nodes, num_neg_samples, method, force_undirected, seed)
 
 
 def batched_negative_sampling(
@@ -111,7 +103,7 @@ def batched_negative_sampling(
     """
     from .negative import batched_negative_sampling as call
 
-    return call(edges, batch, num_neg_samples, method, force_undirected, seed=seed)
+    return call(edges, batch, num_neg_samples, method, force_undirected, seed)
 
 
 def structured_negative_sampling(
@@ -137,7 +129,7 @@ def structured_negative_sampling(
     """
     from .structured import structured_negative_sampling as call
 
-    return call(edges, num_nodes, contains_neg_self_loops, seed=seed)
+    return call(edges, num_nodes, contains_neg_self_loops, seed)
 
 
 def link_metrics(positive: Tensor, negative: Tensor, hits: Sequence[int] = (10, 50, 100)) -> Dict[str, Optional[float]]:

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor
 
-from sar._engine import abi, session as _session
+from sar._engine import session as _session
 from sar.autograd import fetch as columns_of
 from sar.autograd.aggregate import aggregate
 from sar.autograd.compile import uncompiled
 from sar.autograd.dtypes import FLOATS, refusal
-from sar.distributed.agreement import raise_everywhere, said_by_all
+from sar.distributed.agreement import of_every_rank, raise_everywhere, said_by_all
 from sar.graph.queries import edge_ends
 from sar.graph.relation import Relation
 from sar.graph.subgraph import first_ids, graph_of_sets
@@ -66,9 +66,7 @@ def _asked(x: Any, ids: Any, what: str) -> Fetched:
                 f"{what}: x is {said[0][0]} with rows of shape {said[0][1]} on rank 0, and {other[0]} with rows of "
                 f"shape {other[1]} on rank {rank}: all workers give the same dtype and shape of rows"
             )
-    counts = torch.zeros(2, session.world, dtype=torch.int64)
-    counts[:, session.rank] = torch.tensor([len(x), len(ids)])
-    _session.all_reduce(counts, "sum", abi.TRAIN)
+    counts = of_every_rank(torch.tensor([len(x), len(ids)])).T
     total = int(counts[0].sum())
     strange = ids[(ids < 0) | (ids >= total)]
     if len(strange):

@@ -12,9 +12,9 @@ from typing import List, NamedTuple, Optional, Tuple, TypeVar, Union
 import torch
 from torch import Tensor
 
-from sar._engine import abi, session as _session
+from sar._engine import session as _session
 from sar.autograd.compile import uncompiled
-from sar.distributed.agreement import agreed_seed, all_or_none
+from sar.distributed.agreement import agreed_seed, all_or_none, largest_of_all, summed
 from sar.graph.edge_index.index import SplitEdgeIndex, edge_index
 from sar.graph.manager import GraphShardManager
 from sar.graph.state import NodeRows
@@ -25,19 +25,14 @@ from .known import Known, known
 from .originals import OriginalIds, originals
 
 Count = Union[int, float, None]
+Ends = Union[Tensor, Tuple[Tensor, Tensor]]
 Sizes = Union[int, Tuple[int, int], None]
 Given = TypeVar("Given")
 
 
 @uncompiled
 def negative_sampling(
-    edges: Given,
-    num_nodes: Sizes = None,
-    num_neg_samples: Count = None,
-    method: str = "sparse",
-    force_undirected: bool = False,
-    *,
-    seed: Optional[int] = None,
+    edges: Given, num_nodes: Sizes, num_neg_samples: Count, method: str, force_undirected: bool, seed: Optional[int]
 ) -> Given:
     """See :func:`sar.negative_sampling`."""
     graph = graph_of(edges)
@@ -55,27 +50,21 @@ def negative_sampling(
             raise ValueError(f"negative_sampling: method is {method!r}; give 'sparse' or 'dense'")
 
     all_or_none("sar.negative_sampling", check)
-    drawn = _draw(graph, space, _wanted(graph, num_neg_samples), _seed(seed), force_undirected and space.square)
+    drawn = _draw(graph, space, _wanted(graph, num_neg_samples), agreed_seed(seed), force_undirected and space.square)
     return _as_given(edges, graph, [drawn])
 
 
 @uncompiled
 def batched_negative_sampling(
-    edges: Given,
-    batch: Union[Tensor, Tuple[Tensor, Tensor]],
-    num_neg_samples: Count = None,
-    method: str = "sparse",
-    force_undirected: bool = False,
-    *,
-    seed: Optional[int] = None,
+    edges: Given, batch: Ends, num_neg_samples: Count, method: str, force_undirected: bool, seed: Optional[int]
 ) -> Given:
     """See :func:`sar.batched_negative_sampling`."""
     graph = graph_of(edges)
     both = (batch, batch) if isinstance(batch, Tensor) else (batch[0], batch[1])
     spans = _spans(graph, both)
     of_edges = both[1].as_subclass(Tensor)[graph.edges()[1]]
-    per_graph = _summed(torch.bincount(of_edges, minlength=len(spans))).tolist()
-    first = _seed(seed)
+    per_graph = summed(torch.bincount(of_edges, minlength=len(spans))).tolist()
+    first = agreed_seed(seed)
     drawn = []
     for number, (space, found) in enumerate(zip(spans, per_graph)):
         wanted = _of(found, num_neg_samples)
@@ -145,19 +134,10 @@ def _whole(graph: GraphShardManager) -> Space:
     return Space((0, source.num_global), (0, target.num_global), source is target)
 
 
-def _seed(given: Optional[int]) -> int:
-    return agreed_seed() if given is None else int(given)
-
-
-def _summed(own: Tensor) -> Tensor:
-    _session.all_reduce(own, "sum", abi.TRAIN)
-    return own
-
-
 def _wanted(graph: GraphShardManager, given: Count) -> int:
     """Pairs of all workers. Collective."""
     own = int(given) if isinstance(given, int) else 0
-    total = int(_summed(torch.tensor(own)))
+    total = int(summed(torch.tensor(own)))
     return total if isinstance(given, int) else _of(graph._relations[0].info.num_edges_global, given)
 
 
@@ -185,7 +165,7 @@ def _draw(
         tried = min(space.pairs - given, 32 + int(1.1 * missing / share))
         kept.append(_tried(space, found, ids, seed, given, tried, undirected))
         given += tried
-        missing -= int(_summed(torch.tensor(kept[-1].shape[1])))
+        missing -= int(summed(torch.tensor(kept[-1].shape[1])))
     pairs = torch.cat(kept, 1)
     pairs = pairs[:, pairs[0].argsort()]
     if missing < 0:
@@ -215,12 +195,12 @@ def _tried(
 
 def _cut(places: Tensor, surplus: int, end: int) -> int:
     """How many of ascending places stay, so that all workers together leave out as many, the last ones. Collective."""
-    total = int(_summed(torch.tensor(len(places)))) - surplus
+    total = int(summed(torch.tensor(len(places)))) - surplus
     low, high = 0, end  # fewer than total are below low, and at least so many below high
     while high - low > 1:
         middle = (low + high) // 2
         below = torch.searchsorted(places, torch.tensor([middle]))
-        low, high = (low, middle) if int(_summed(below)) >= total else (middle, high)
+        low, high = (low, middle) if int(summed(below)) >= total else (middle, high)
     return int(torch.searchsorted(places, torch.tensor([high])))
 
 
@@ -234,11 +214,10 @@ def _turned(found: Known, pairs: Tensor) -> Tensor:
 def _spans(graph: GraphShardManager, batch: Tuple[Tensor, Tensor]) -> List[Space]:
     """The pairs within each graph of a batch. Collective."""
     ends = []
-    graphs = torch.tensor(max(int(one.max()) + 1 if len(one) else 0 for one in batch))
-    _session.all_reduce(graphs, "max", abi.TRAIN)
+    graphs = largest_of_all(max(int(one.max()) + 1 if len(one) else 0 for one in batch))
     for one, nodes, kind in zip(batch, _nodes(graph), graph._relations[0].canonical[::2]):
         one = one.as_subclass(Tensor)
-        counts = _summed(torch.bincount(one, minlength=int(graphs)))
+        counts = summed(torch.bincount(one, minlength=graphs))
         first = counts.cumsum(0) - counts
         own = originals(graph._state, kind).of_own(nodes)
 

@@ -11,8 +11,8 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 
-from sar._engine import abi, session as _session
-from sar.distributed.agreement import raise_everywhere
+from sar._engine import session as _session
+from sar.distributed.agreement import largest_of_all, raise_everywhere
 from sar.distributed.collectives import exchange_tensors
 from sar.graph.readout import rows_of_all
 from sar.graph.state import GraphState, NodeRows
@@ -64,9 +64,7 @@ class OriginalIds:
         """
         if self._table is None:
             return ids
-        most = torch.tensor([len(ids)])
-        _session.all_reduce(most, "max", abi.TRAIN)
-        if int(most) >= self.num_nodes:
+        if largest_of_all(len(ids)) >= self.num_nodes:
             return rows_of_all(self._table)[ids]
         return fetch_rows(self._table, ids)
 

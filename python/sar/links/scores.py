@@ -7,16 +7,15 @@ from typing import Dict, Optional, Sequence
 import torch
 from torch import Tensor
 
-from sar._engine import abi, session as _session
 from sar.autograd.compile import uncompiled
-from sar.distributed.agreement import all_or_none, said_by_all
+from sar.distributed.agreement import all_or_none, said_by_all, summed
 from sar.graph.edge_tensor.tensor import values
 from sar.graph.readout import rows_of_all
 
 
 @uncompiled
 @torch.no_grad()
-def link_metrics(positive: Tensor, negative: Tensor, hits: Sequence[int] = (10, 50, 100)) -> Dict[str, Optional[float]]:
+def link_metrics(positive: Tensor, negative: Tensor, hits: Sequence[int]) -> Dict[str, Optional[float]]:
     """See :func:`sar.link_metrics`."""
 
     edges, pairs = values(positive).detach(), values(negative).detach()
@@ -34,9 +33,9 @@ def link_metrics(positive: Tensor, negative: Tensor, hits: Sequence[int] = (10, 
     all_or_none("sar.link_metrics", check)
     own_pairs = max(said_by_all(pairs.dim())) == 2
     everyone = rows_of_all(edges).sort().values
-    others = int(_summed(torch.tensor(pairs.numel())))
-    at_least = _summed(_above(pairs.reshape(-1), everyone, False))
-    above = _summed(_above(pairs.reshape(-1), everyone, True))
+    others = int(summed(torch.tensor(pairs.numel())))
+    at_least = summed(_above(pairs.reshape(-1), everyone, False))
+    above = summed(_above(pairs.reshape(-1), everyone, True))
     found: Dict[str, Optional[float]] = dict.fromkeys(["auc", "ap", "mrr", *(f"hits@{k}" for k in hits)])
     count = len(everyone)
     if not count or not others:
@@ -51,7 +50,7 @@ def link_metrics(positive: Tensor, negative: Tensor, hits: Sequence[int] = (10, 
     hit = [(at_least < k).double().sum() for k in hits]
     total = torch.stack([(1 / ranks).sum(), *hit])
     if own_pairs:
-        _summed(total)
+        summed(total)
     found.update(zip(["mrr", *(f"hits@{k}" for k in hits)], (total / count).tolist()))
     return found
 
@@ -59,8 +58,3 @@ def link_metrics(positive: Tensor, negative: Tensor, hits: Sequence[int] = (10, 
 def _above(scores: Tensor, bounds: Tensor, more: bool) -> Tensor:
     """How many scores are at least each bound; or more than it."""
     return len(scores) - torch.searchsorted(scores.sort().values, bounds, right=more)
-
-
-def _summed(own: Tensor) -> Tensor:
-    _session.all_reduce(own, "sum", abi.TRAIN)
-    return own

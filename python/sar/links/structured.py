@@ -7,10 +7,9 @@ from typing import Any, Optional, Tuple, Union
 import torch
 from torch import Tensor
 
-from sar._engine import abi, session as _session
 from sar.autograd.compile import uncompiled
 from sar.autograd.fetch import fetch
-from sar.distributed.agreement import agreed_seed
+from sar.distributed.agreement import agreed_seed, summed
 from sar.graph.edge_index.index import SplitEdgeIndex, edge_index
 from sar.graph.edge_index.rows import EdgeEnds
 from sar.graph.manager import GraphShardManager
@@ -28,7 +27,7 @@ _MOST = 1000
 
 @uncompiled
 def structured_negative_sampling(
-    edges: Any, num_nodes: Optional[int] = None, contains_neg_self_loops: bool = True, *, seed: Optional[int] = None
+    edges: Any, num_nodes: Optional[int], contains_neg_self_loops: bool, seed: Optional[int]
 ) -> Tuple[Union[EdgeEnds, Tensor], Union[EdgeEnds, Tensor], NodeIds]:
     """See :func:`sar.structured_negative_sampling`."""
     graph = graph_of(edges)
@@ -43,11 +42,9 @@ def structured_negative_sampling(
     keys = of_columns[columns] * nodes.num_global + of_columns[rows]  # own rows are the first columns
     chosen = torch.empty(len(columns), dtype=torch.int64)
     open_ = torch.arange(len(columns))
-    first = agreed_seed() if seed is None else int(seed)
+    first = agreed_seed(seed)
     for attempt in range(_MOST):
-        left = torch.tensor(len(open_))
-        _session.all_reduce(left, "sum", abi.TRAIN)
-        if not left:
+        if not summed(torch.tensor(len(open_))):
             index = edges if isinstance(edges, SplitEdgeIndex) else edge_index(graph)
             ends = graph.edges() if isinstance(edges, GraphShardManager) else tuple(index)
             return ends[0], ends[1], chosen.as_subclass(NodeIds)

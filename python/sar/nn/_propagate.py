@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -59,11 +59,13 @@ def refuse_zero_in_degree(graph: Any, layer: torch.nn.Module) -> None:
         )
 
 
-def propagate(graph: Any, x: Tensor, reduce: str = "sum", edge_weight: Optional[Tensor] = None) -> Tensor:
+def propagate(
+    graph: Any, x: Tensor, reduce: Union[str, Callable[[Any], Any]] = "sum", edge_weight: Optional[Tensor] = None
+) -> Tensor:
     """``out[i] = reduce over in-edges (j -> i) of x[j] (* edge_weight[ji])``. Collective.
 
     :param x: ``[num_src, ...]``, float32 or float64
-    :param reduce: ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``
+    :param reduce: ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``; or what makes ``_out`` of the mailbox ``_m``
     :param edge_weight: ``[num_edges, ...]``; feature dimensions are aligned with those of x from the right
     :returns: ``[num_dst, ...]``; rows without edges are 0
     """
@@ -74,7 +76,7 @@ def propagate(graph: Any, x: Tensor, reduce: str = "sum", edge_weight: Optional[
         if edge_weight is not None:
             graph.edata["_w"] = edge_weight
             message = functions.u_mul_e("_x", "_w", "_m")
-        graph.update_all(message, getattr(functions, reduce)("_m", "_out"))
+        graph.update_all(message, getattr(functions, reduce)("_m", "_out") if isinstance(reduce, str) else reduce)
         out: Tensor = graph.dstdata["_out"]
     return out
 

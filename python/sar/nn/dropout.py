@@ -46,7 +46,7 @@ def _dropped(module: nn.Dropout, x: Tensor) -> Tensor:
     seed = agreed_seed()
     everywhere = on_every_rank(len(x) if x.dim() else 0) if several_types(graph) else None
     if isinstance(x, DeferredTensor):
-        later = x.dropout(module.p, seed)
+        later = x._state.dropout(x, module.p, seed)
         if later is not None:
             return later
         x = x._state.plain(x)

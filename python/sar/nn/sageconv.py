@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sar import function as fn
 from sar.autograd.fused.scaled_product import sage_conv
 
 from ._propagate import Features, Graph, as_pair, first_rows, propagate, sizes
@@ -106,7 +105,7 @@ class SAGEConv(nn.Module):
             pooled = propagate(graph, F.relu(self.fc_pool(x)), "max", edge_weight)
             return self.fc_neigh(pooled)
         if self.aggregator_type == "lstm":
-            return self.fc_neigh(self._last_state(graph, x, edge_weight))
+            return self.fc_neigh(propagate(graph, x, self._lstm_reducer, edge_weight))
         narrow_first = self.src_feats > self.out_feats
         if self.aggregator_type == "mean":
             out = propagate(graph, self.fc_neigh(x) if narrow_first else x, "mean", edge_weight)
@@ -119,17 +118,6 @@ class SAGEConv(nn.Module):
             out = (propagate(graph, x, "sum", edge_weight) + own) / (degrees + 1)
         return out if narrow_first else self.fc_neigh(out)
 
-    def _last_state(self, graph: Any, x: Tensor, edge_weight: Optional[Tensor]) -> Tensor:
-        message: Any = fn.copy_u("_x", "m")
-        with graph.local_scope():
-            graph.srcdata["_x"] = x
-            if edge_weight is not None:
-                graph.edata["_w"] = edge_weight
-                message = fn.u_mul_e("_x", "_w", "m")
-            graph.update_all(message, self._lstm_reducer)
-            out: Tensor = graph.dstdata["neigh"]
-        return out
-
     def _lstm_reducer(self, nodes: Any) -> Dict[str, Tensor]:
-        _, (state, _) = self.lstm(nodes.mailbox["m"])
-        return {"neigh": state.squeeze(0)}
+        _, (state, _) = self.lstm(nodes.mailbox["_m"])
+        return {"_out": state.squeeze(0)}

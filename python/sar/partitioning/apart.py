@@ -28,12 +28,12 @@ class Program(NamedTuple):
     """A partitioner, and what its process is told."""
 
     title: str
-    script: str
-    """The file in this directory that the process runs."""
+    library: str
+    """What the process runs, which imports it."""
     least: Callable[[int, int], int]
     """Bytes that it takes at least, for so many nodes and neighbours."""
     mode: Callable[[int, int, int], Optional[str]]
-    """The last argument of the script, for so many nodes, neighbours and bytes of memory; None where those do not
+    """The last argument of the process, for so many nodes, neighbours and bytes of memory; None where those do not
     do."""
     one_thread: int
     """Neighbours up to which one thread cuts: it repeats itself, and is fast enough."""
@@ -77,10 +77,10 @@ def cut_apart(program: Program, dataset: Dataset, options: Options, stage: Stage
 
 def _run(program: Program, words: list[object], files: tuple[int, ...], memory: int) -> None:
     """Runs the process to its end. It does not outlive this one, nor a failure here, nor its memory."""
-    source = Path(__file__).with_name(program.script).read_text(encoding="utf-8")
+    source = Path(__file__).with_name("apart_process.py").read_text(encoding="utf-8")
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
-            [sys.executable, "-c", source, *map(str, [os.getpid(), *words])],
+            [sys.executable, "-c", source, program.library, *map(str, [os.getpid(), *words])],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

@@ -34,7 +34,7 @@ def choose_context(nodes: int, neighbours: int, memory: int) -> Optional[str]:
     return next((c for c in _NEEDS if needed(nodes, neighbours, c) <= memory), None)
 
 
-_PROGRAM = Program("KaMinPar", "kaminpar_process.py", needed, choose_context, one_thread=2_000_000)
+_PROGRAM = Program("KaMinPar", "kaminpar", needed, choose_context, one_thread=2_000_000)
 
 
 def kaminpar(dataset: Dataset, options: Options, stage: Stages) -> np.ndarray:

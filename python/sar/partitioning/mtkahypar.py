@@ -45,5 +45,5 @@ def mtkahypar(dataset: Dataset, options: Options, stage: Stages) -> np.ndarray:
         memory = options.memory_to_sort(dataset.num_nodes)
         dataset.undirect(options.scratch, memory, step.progress, outward=outward)
     mode = partial(_mode, objective)
-    program = Program("Mt-KaHyPar", "mtkahypar_process.py", needed, mode, one_thread=SMALL)
+    program = Program("Mt-KaHyPar", "mtkahypar", needed, mode, one_thread=SMALL)
     return cut_apart(program, dataset, options, stage)

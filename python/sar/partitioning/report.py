@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sar._engine import abi
+from sar.data.directory import write_text
 from sar.extras import need
 from sar.profiling.plan import Estimate, estimate_memory
-from sar.results.files import write_text
 
 from .dataset import Dataset
 

@@ -7,9 +7,8 @@ import errno
 import os
 import re
 import resource
-from typing import Any, BinaryIO, Callable, Iterator, List
+from typing import Any, Callable, Iterator, List
 
-from sar.data.directory import sync_directory
 from sar.distributed.network import awaited
 from sar.extras import need
 from sar.units import size
@@ -75,30 +74,3 @@ def await_shared(path: str, there: Callable[[], bool], hint: str) -> None:
     """
     if not awaited(SHARED_SECONDS, there):
         raise FileNotFoundError(f"{path}, which rank 0 has made, is not seen here: {hint}")
-
-
-@contextlib.contextmanager
-def whole_file(path: str, scratch: str, sync: bool = True) -> Iterator[BinaryIO]:
-    """Opens a file that is there as a whole or not at all, also after a power cut.
-
-    :param scratch: its name while it is written
-    :param sync: write its name to disk too. Not where somebody who waits for the file may rename its directory
-    """
-    try:
-        with open(scratch, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(scratch, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(scratch)
-        raise
-    if sync:
-        sync_directory(os.path.dirname(os.path.abspath(path)))
-
-
-def write_text(path: str, text: str, sync: bool = True) -> None:
-    """Writes a text as :func:`whole_file`."""
-    with whole_file(path, f"{path}.partial", sync) as file:
-        file.write(text.encode(errors="replace"))

@@ -8,10 +8,10 @@ from typing import Any, BinaryIO, Iterator, List, NamedTuple, Sequence
 
 import numpy as np
 
-from sar.data.directory import npy_header
+from sar.data.directory import npy_header, whole_file
 from sar.errors import FormatError
 
-from .files import PART, PLACE, RUN, TOTAL, arrow, name_of, names_full_disk, parts_in, whole_file
+from .files import PART, PLACE, RUN, TOTAL, arrow, name_of, names_full_disk, parts_in
 
 BATCH_BYTES = 64 << 20
 """Bytes of rows that are held of all files together, about."""

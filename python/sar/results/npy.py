@@ -19,11 +19,11 @@ import torch
 from torch import Tensor
 
 from sar._engine import session as _session
-from sar.data.directory import NPY_BEGIN, npy_header
+from sar.data.directory import NPY_BEGIN, npy_header, sync_directory
 from sar.distributed.agreement import all_or_none, raise_everywhere, said_by_all
 from sar.distributed.collectives import exchange_tensors
 
-from .files import await_shared, names_full_disk, sync_directory
+from .files import await_shared, names_full_disk
 from .rows import OwnRows
 
 ROUND_BYTES = 32 << 20

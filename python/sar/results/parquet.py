@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 
 from sar._engine import session as _session
+from sar.data.directory import sync_directory
 from sar.distributed.agreement import all_or_none, said_by_all
 
-from .files import PART, PLACE, RUN, TOTAL, arrow, name_of, names_full_disk, parts_in, sync_directory
+from .files import PART, PLACE, RUN, TOTAL, arrow, name_of, names_full_disk, parts_in
 from .npy import written_dtype
 from .rows import OwnRows
 

@@ -8,8 +8,9 @@ from typing import Any, Callable, List, NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor
 
-from sar._engine import session as _session
+from sar._engine import abi, session as _session
 from sar._engine.log import log_once, logger
+from sar.distributed.agreement import equal_on_all
 from sar.graph.queries import edge_ends
 
 _MAGIC = 0x31_48_43_54_42_52_41_53  # "SARBTCH1", as files hold it
@@ -25,9 +26,7 @@ class Count(NamedTuple):
 def agree(n_seeds: int, batch_size: int, drop_last: bool) -> Count:
     """Collective."""
     whole, rest = divmod(n_seeds, batch_size)
-    sizes = torch.tensor([whole if drop_last else whole + (rest > 0), n_seeds], dtype=torch.int64)
-    _session.all_reduce(sizes, "max")
-    return Count(int(sizes[0]), int(sizes[1]))
+    return Count(*equal_on_all((), (whole if drop_last else whole + (rest > 0), n_seeds), abi.REDUCE)[1])
 
 
 def in_sequence(n_seeds: int, batch_size: int, count: Count, shuffle: bool) -> List[Tensor]:

@@ -12,7 +12,7 @@ from sar._engine import abi, session as _session
 from sar.autograd.aggregate import aggregate
 from sar.autograd.expression import load
 from sar.autograd.transpose import sum_to_sources
-from sar.distributed.agreement import all_or_none, largest_of_all
+from sar.distributed.agreement import all_or_none, largest_of_all, summed
 from sar.graph.edge_index.edges import SplitEdges
 from sar.graph.edge_index.reduce import reduced
 from sar.graph.edge_tensor.tensor import values
@@ -140,8 +140,7 @@ class SplitAdjacency:
         return originals(state, self._kind).of_own(state.nodes[self._kind])
 
     def total(self, value: Tensor) -> Tensor:
-        _session.all_reduce(value, "sum", abi.TRAIN)
-        return value
+        return summed(value)
 
     def most_rows(self) -> int:
         return largest_of_all(self.num_own)

@@ -12,7 +12,7 @@ from typing import Any, Callable, NamedTuple, Optional, Union
 import torch
 from torch import Tensor
 
-from sar.data.directory import sync_directory
+from sar.data.directory import write_text
 from sar.data.graph_directory import DESCRIPTION, EdgeType, GraphDirectory, write_checksums
 from sar.data.ingest.arrays import NpyWriter, block_rows
 from sar.data.ingest.description import array_entry, file_name, node_folder
@@ -206,11 +206,5 @@ def _describe(root: Path, node_type: str, entries: Mapping[str, Any]) -> None:
     of_type = content["node_types"][node_type]
     of_type["features"] = {**(of_type.get("features") or {}), **entries}
     kept = {key: value for key, value in content.items() if key not in ("checksums", "checksum")}
-    changed = root / f"{DESCRIPTION}.changed"
-    with open(changed, "w", encoding="utf-8") as file:
-        json.dump(kept, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(changed, root / DESCRIPTION)
-    sync_directory(root)
+    write_text(str(root / DESCRIPTION), json.dumps(kept, indent=1))
     write_checksums(root)

@@ -7,8 +7,7 @@ from typing import Any, Tuple
 import torch
 from torch import Tensor
 
-from sar._engine import abi, session as _session
-from sar.distributed.agreement import all_or_none, largest_of_all
+from sar.distributed.agreement import all_or_none, largest_of_all, summed
 from sar.graph.edge_index.index import edge_index
 from sar.graph.edge_index.rows import lift
 from sar.graph.edge_tensor.tensor import values
@@ -59,9 +58,8 @@ def homophily(edges: Any, y: Tensor, method: str) -> float:
 
 def _quotient(total: Tensor, count: int) -> float:
     """Of sums over all workers; NaN where there is nothing."""
-    found = torch.stack([total, torch.tensor(float(count), dtype=torch.float64)])
-    _session.all_reduce(found, "sum", abi.TRAIN)
-    return float(found[0] / found[1])
+    total, rows = summed(torch.stack([total, torch.tensor(float(count), dtype=torch.float64)]))
+    return float(total / rows)
 
 
 def _insensitive(same: Tensor, rows: Tensor, y: Tensor) -> float:
@@ -73,7 +71,5 @@ def _insensitive(same: Tensor, rows: Tensor, y: Tensor) -> float:
         torch.bincount(y[rows], minlength=count).double(),
         torch.bincount(y, minlength=count).double(),
     )
-    found = torch.stack(columns)
-    _session.all_reduce(found, "sum", abi.TRAIN)
-    agree, ends, nodes = found
+    agree, ends, nodes = summed(torch.stack(columns))
     return float((agree / ends.clamp(min=1) - nodes / nodes.sum()).clamp(min=0).sum() / (count - 1))

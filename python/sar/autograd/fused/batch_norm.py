@@ -22,6 +22,7 @@ from sar.autograd.compile import uncompiled
 from sar.autograd.double_backward import differentiable_once
 from sar.autograd.types import anchor
 from sar.config import Config
+from sar.distributed.agreement import of_every_rank
 
 from . import low_memory
 from .deferred import DeferredTensor
@@ -138,7 +139,7 @@ class _Normalize(torch.autograd.Function):
         source, made = given  # in a tuple, as they are no inputs to autograd
         ctx.save_for_backward(source)
         ctx.norm, ctx.recipe, ctx.reuse = norm, recipe, reuse
-        ctx.gradients = made.gradients if isinstance(made, DeferredTensor) else None
+        ctx.gradients = made._state.gradients if isinstance(made, DeferredTensor) else None
         return made
 
     @staticmethod
@@ -174,12 +175,8 @@ def all_moments(
     rows, mean, m2 = own = columns.moments(x)
     if not distributed:
         return own, needs_grad, seed, None
-    session = _session.current()
-    # every worker fills its own line; adding zeros changes nothing, so all get the same lines to the bit
     head = [float(rows), float(needs_grad), *([] if seed is None else [float(seed)])]
-    lines = torch.zeros(session.world, len(head) + 2 * len(mean), dtype=torch.float64)
-    lines[session.rank] = torch.cat([torch.tensor(head, dtype=torch.float64), mean, m2])
-    _session.all_reduce(lines, "sum", abi.TRAIN)
+    lines = of_every_rank(torch.cat([torch.tensor(head, dtype=torch.float64), mean, m2]))
     total = Moments(0, torch.zeros_like(mean), torch.zeros_like(m2))
     for line in lines:
         total = total.merged(Moments(int(line[0]), *line[len(head) :].view(2, -1)))

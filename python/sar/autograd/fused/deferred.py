@@ -6,7 +6,7 @@ reads the tensor, and in whatever order. A reader adds a node of its own behind 
 
 - ReLU is deferred too, and computed directly from batch norm's input. The normalized rows are never materialized, nor
   saved for backward.
-- A layer that needs some rows at a time (:meth:`DeferredTensor.unread`) computes them, and again in backward.
+- A layer that needs some rows at a time (:meth:`State.unread`) computes them, and again in backward.
 - Dropout is deferred too, and drawn again in backward. Dropout that drops nothing (``p=0``, or evaluation) gives the
   same tensor.
 - Any other reader computes the rows once and gets an ordinary tensor. A later ReLU reads these rows too.
@@ -50,6 +50,7 @@ class DeferredTensor(Tensor):
     """
 
     _state: State
+    """What is known of it."""
 
     @staticmethod
     def __new__(cls, source: Tensor, rule: Rule, state: Optional[Type[State]] = None) -> DeferredTensor:
@@ -58,23 +59,6 @@ class DeferredTensor(Tensor):
         )
         self._state = (state or State)(source, rule)
         return self
-
-    @property
-    def gradients(self) -> Gradients:
-        """Used by backward of the node that makes this tensor, to check its gradient."""
-        return self._state.gradients
-
-    def unread(self) -> Optional[Tuple[Tensor, Callable[[Tensor, int], Tensor]]]:
-        """What it is computed from, and what computes any run of its rows from the same of that and the number of the
-        first; None if its values are there already, since they may have been changed in place."""
-        return self._state.unread()
-
-    def dropout(self, share: float, seed: Optional[int] = None) -> Optional[Tensor]:
-        """Dropout of it, where a batch norm makes it and nobody has read it before.
-
-        :param seed: None: what was agreed on with the statistics, or a number of this worker's torch generator
-        """
-        return self._state.dropout(self, share, seed)
 
     @classmethod
     @uncompiled
@@ -93,7 +77,7 @@ class DeferredTensor(Tensor):
             share = _share(*args[1:], **kwargs)
             found: Optional[Tensor] = target if share == 0 else None
             if share and not changes(func):
-                found = target.dropout(share)
+                found = target._state.dropout(target, share)
             if found is not None:
                 return found
         if func in _RELU and target is not None:
@@ -113,7 +97,10 @@ class DeferredTensor(Tensor):
 
 
 class State:
-    """What is known of a deferred tensor."""
+    """What is known of a deferred tensor.
+
+    :ivar gradients: by which backward of the node that makes the tensor checks its gradient
+    """
 
     def __init__(self, source: Tensor, rule: Rule) -> None:
         self.source, self._version, self.rule = source, source._version, rule
@@ -155,8 +142,11 @@ class State:
         self.changed(tensor)
         return made
 
-    def dropout(self, tensor: DeferredTensor, share: float, seed: Optional[int]) -> Optional[Tensor]:
-        """See :meth:`DeferredTensor.dropout`."""
+    def dropout(self, tensor: DeferredTensor, share: float, seed: Optional[int] = None) -> Optional[Tensor]:
+        """Dropout of it, where a batch norm makes it and nobody has read it before.
+
+        :param seed: None: what was agreed on with the statistics, or a number of this worker's torch generator
+        """
         rule = self._unread_rule()
         if rule is None or rule.drop is not None or not rule.in_engine or rule.draws is None:
             return None
@@ -178,7 +168,8 @@ class State:
             torch.autograd.graph.increment_version(tensor)
 
     def unread(self) -> Optional[Tuple[Tensor, Callable[[Tensor, int], Tensor]]]:
-        """See :meth:`DeferredTensor.unread`."""
+        """What it is computed from, and what computes any run of its rows from the same of that and the number of the
+        first; None if its values are there already, since they may have been changed in place."""
         if self._values is not None or not isinstance(self.rule, Recipe) or not self.rule.in_engine:
             return None
         self._check()
@@ -244,7 +235,7 @@ class _Read(torch.autograd.Function):
         if step:  # else nothing: a block of torch.utils.checkpoint reads in its first pass alone what came from another
             ctx.save_for_backward(state.source)
         (values,) = given  # in a tuple, as it is no input to autograd
-        ctx.own = values.gradients if isinstance(values, DeferredTensor) else None
+        ctx.own = values._state.gradients if isinstance(values, DeferredTensor) else None
         if values is not None:
             return values
         return state.compute() if step is None else step.apply(state.source)

@@ -32,9 +32,10 @@ from .eligibility import as_made
 from .recompute import Held, Saved, rows_of, save
 from .row_blocks import products, slices, sums
 
-_FUNCTIONS = frozenset(
+FUNCTIONS = frozenset(
     [torch.relu, torch.sigmoid, torch.tanh, F.relu, F.leaky_relu, F.elu, F.selu, F.gelu, F.silu, F.sigmoid, F.tanh]
 )
+"""Activations that work on each element by itself."""
 _MODULES = (nn.Identity, nn.ReLU, nn.LeakyReLU, nn.ELU, nn.SELU, nn.GELU, nn.SiLU, nn.Sigmoid, nn.Tanh)
 
 
@@ -61,7 +62,7 @@ class Attention(NamedTuple):
 
 def elementwise(activation: Any) -> bool:
     """Whether an activation is known to work on each element by itself, without parameters."""
-    return activation is None or activation in _FUNCTIONS or any(as_made(activation, kind) for kind in _MODULES)
+    return activation is None or activation in FUNCTIONS or any(as_made(activation, kind) for kind in _MODULES)
 
 
 def merged(out: Tensor, merge: Optional[str]) -> Tensor:

@@ -67,7 +67,7 @@ class Recipe(NamedTuple):
         where ``source`` is some of all."""
         out = torch.empty_like(source)
         if self.in_engine:
-            kernels.normalize(source, self.columns, self.relu, self._drop(first, source), out)
+            kernels.normalize(source, self.columns, self.relu, self.dropped(source, first), out)
             return out.data
         function = ACTIVATIONS[self.activation]
         assert function is not None
@@ -76,7 +76,7 @@ class Recipe(NamedTuple):
             kernels.normalize(source[at], self.columns, False, None, rows)
             rows.copy_(function(rows))
             if self.drop is not None:
-                kernels.normalize(rows, None, False, self._drop(first + at.start, rows), rows)
+                kernels.normalize(rows, None, False, self.dropped(rows, first + at.start), rows)
             out[at] = rows
         return out.data
 
@@ -100,7 +100,7 @@ class Recipe(NamedTuple):
         function = ACTIVATIONS[self.activation]
         assert function is not None
         for at in slices(source, least=64):
-            part, drop = grad[at], self._drop(at.start, source[at])
+            part, drop = grad[at], self.dropped(source[at], at.start)
             if drop is not None:
                 kernels.normalize(part.contiguous(), None, False, drop, out[at])
                 part = out[at]
@@ -112,11 +112,8 @@ class Recipe(NamedTuple):
             out[at] = part
         return out
 
-    def dropped(self, rows: Tensor) -> Optional[kernels.Dropout]:
-        """What the engine drops of all rows."""
-        return self._drop(0, rows)
-
-    def _drop(self, first: int, rows: Tensor) -> Optional[kernels.Dropout]:
+    def dropped(self, rows: Tensor, first: int = 0) -> Optional[kernels.Dropout]:
+        """What the engine drops of some rows, or of all."""
         return None if self.drop is None else self.drop.of(first, len(rows))
 
     def _numbers(self) -> List[int]:

@@ -126,7 +126,7 @@ def normalized_sum(
     :param right: ``[num_dst]``, constant
     :returns: ``[num_dst, o]``
     """
-    unread = x.unread() if isinstance(x, DeferredTensor) else None
+    unread = x._state.unread() if isinstance(x, DeferredTensor) else None
     if unread is None:
         x = computed(x).contiguous()
     source, made_by = (x, None) if unread is None else unread
@@ -145,7 +145,7 @@ class _Product(torch.autograd.Function):
         rows_saved, ctx.held = saved
         ctx.save_for_backward(*rows_saved, weight)
         ctx.made_by = made_by
-        ctx.gradients = x.gradients if isinstance(x, DeferredTensor) else None
+        ctx.gradients = x._state.gradients if isinstance(x, DeferredTensor) else None
         (out,) = products(rows_saved.source, weight, made_by=made_by) if made_by else [x.mm(weight.t())]
         return out
 

@@ -16,6 +16,7 @@ from .engine import Engine, import_extra, literal, quoted
 from .labels import Mark, labels_of, splits_of
 from .progress import Step
 from .schema import Nodes
+from .tables import Table
 from .values import Feature, arrays_of, features_of, holds_integers, id_sql
 
 ID = "sar id"  # columns of a dictionary in SQL
@@ -49,6 +50,10 @@ class NodeFiles:
         self._folder = node_folder(root, nodes.name)
         self.entry: dict[str, Any] = {"count": nodes.count, "ids": None, "features": {}}
         self.skipped = 0
+        self._id: Optional[str] = None  # in SQL
+        self._features: list[Feature] = []
+        self._marks: list[Mark] = []
+        self._twice: Optional[str] = None  # a table of ids that occur more than once
 
     def write(self, skip: bool, step: Step) -> Numbering:
         """Writes nodes that have a table, arrays or a count.
@@ -56,7 +61,7 @@ class NodeFiles:
         :param skip: whether bad rows are left out
         """
         if self._nodes.table is not None:
-            self._write_table(skip, step)
+            self._write_table(self._nodes.table, skip, step)
         for name, rows in self._nodes.arrays.items():
             if self.entry["count"] is None:
                 self.entry["count"] = len(rows)
@@ -110,71 +115,59 @@ class NodeFiles:
         if rows != count:
             raise ValueError(f"{name} has {rows:,} rows, but there are {count:,} {self._nodes.title}")
 
-    def _write_table(self, skip: bool, step: Step) -> None:
-        nodes, table = self._nodes, _NodeTable(self._engine, self._nodes, self._sql_type)
-        twice = table.find_twice()
+    def _write_table(self, table: Table, skip: bool, step: Step) -> None:
+        nodes = self._nodes
+        self._read_schema(table)
+        twice = self._find_twice(table)
         if twice and not skip:
-            refuse_or_count(self._engine, table.table, table.title, twice, table.check(), False)
-        written, bad = table.write(self._folder, twice > 0, step)
-        self.skipped = refuse_or_count(self._engine, table.table, table.title, bad, table.check(), skip)
+            refuse_or_count(self._engine, table, nodes.title, twice, self._check(), False)
+        count, bad = self._write_rows(table, twice > 0, step)
+        self.skipped = refuse_or_count(self._engine, table, nodes.title, bad, self._check(), skip)
         if nodes.count is not None:
-            self._expect_rows(table.table.name, table.count, nodes.count)
+            self._expect_rows(table.name, count, nodes.count)
         if bad and nodes.arrays:
             raise ValueError(
-                f"{table.table.name}: {bad:,} rows cannot be left out, because the rows of "
+                f"{table.name}: {bad:,} rows cannot be left out, because the rows of "
                 f"{next(iter(nodes.arrays.values())).name} belong to them"
             )
-        self.entry["count"] = table.count
-        self.entry["features"] = {name: array_entry(self._root, w) for name, w in written.items()}
-        if table.classes is not None:
-            self.entry["classes"] = table.classes
+        self.entry["count"] = count
+        classes = next((mark.classes for mark in self._marks if mark.classes), None)
+        if classes is not None:  # labels are names
+            self.entry["classes"] = classes
         if nodes.id is not None:
             self.entry["ids"] = ids_entry(self._root, self._folder / _IDS, self._sql_type)
 
-
-class _NodeTable:
-    """The table of the nodes of a type while it is written."""
-
-    def __init__(self, engine: Engine, nodes: Nodes, sql_type: str) -> None:
-        assert nodes.table is not None
-        self._engine, self._nodes, self._sql_type = engine, nodes, sql_type
-        self.table = nodes.table
-        self.title = nodes.title
-        self.count = 0
-        self._id = id_sql(nodes.id, self.table.columns[nodes.id], sql_type) if nodes.id is not None else None
-        self._features: list[Feature] = features_of(engine, self.table, nodes.matrices, nodes.columns)
-        self._marks: list[Mark] = []
+    def _read_schema(self, table: Table) -> None:
+        """Finds what the columns of the table of nodes are."""
+        nodes = self._nodes
+        if nodes.id is not None:
+            self._id = id_sql(nodes.id, table.columns[nodes.id], self._sql_type)
+        self._features = features_of(self._engine, table, nodes.matrices, nodes.columns)
         if len(nodes.label) == 1:
-            self._marks.append(labels_of(engine, self.table, nodes.label[0], nodes.unlabelled))
+            self._marks.append(labels_of(self._engine, table, nodes.label[0], nodes.unlabelled))
         elif nodes.label:
-            self._features += features_of(engine, self.table, {"labels": nodes.label}, {})
+            self._features += features_of(self._engine, table, {"labels": nodes.label}, {})
         if nodes.split is not None:
             self._marks.append(splits_of(nodes.split))
-        self._twice: Optional[str] = None  # a table of ids that occur more than once
         self._all_features = [*self._features, *(feature for mark in self._marks for feature in mark.features)]
         names = [*(feature.name for feature in self._all_features), *nodes.arrays]
         again = next((name for name in names if names.count(name) > 1), None)
         if again:
-            raise ValueError(f"{self.title}: there are two features of the name {again!r}")
+            raise ValueError(f"{nodes.title}: there are two features of the name {again!r}")
 
-    @property
-    def classes(self) -> Optional[list[str]]:
-        """The names of classes, where labels are names."""
-        return next((mark.classes for mark in self._marks if mark.classes), None)
-
-    def find_twice(self) -> int:
+    def _find_twice(self, table: Table) -> int:
         """Counts rows whose id another row before them has."""
         if self._id is None:
             return 0
         self._twice = self._engine.new_name("twice")
-        listed = f"SELECT {self._id} AS {quoted(ID)} FROM {self.table.sql()}"
+        listed = f"SELECT {self._id} AS {quoted(ID)} FROM {table.sql()}"
         self._engine.run(
             f"CREATE TEMP TABLE {self._twice} AS SELECT {quoted(ID)}, count(*) AS n FROM ({listed}) "
             f"WHERE {quoted(ID)} IS NOT NULL GROUP BY ALL HAVING count(*) > 1"
         )
         return int(self._engine.row(f"SELECT coalesce(sum(n - 1), 0) FROM {self._twice}")[0])
 
-    def check(self) -> Check:
+    def _check(self) -> Check:
         """Everything that may be wrong with a row."""
         cases, joins = self._cases(), ""
         if self._twice is not None:
@@ -192,9 +185,9 @@ class _NodeTable:
             cases += [(value.bad, value.message) for feature in self._features for value in feature.values]
         return cases + [(mark.bad, mark.message) for mark in self._marks]
 
-    def write(self, folder: Path, drop_twice: bool, step: Step) -> tuple[dict[str, NpyWriter], int]:
-        """Writes ids, features, labels and masks of rows that are not bad: the files, and the number of bad rows."""
-        dropped = self._later_rows() if drop_twice else np.empty(0, np.int64)
+    def _write_rows(self, table: Table, drop_twice: bool, step: Step) -> tuple[int, int]:
+        """Writes ids, features, labels and masks of rows that are not bad: how many these are, and the bad rows."""
+        dropped = self._later_rows(table) if drop_twice else np.empty(0, np.int64)
         values = [value for feature in self._all_features for value in feature.values]
         checked = sum(len(feature.values) for feature in self._features)
         columns = [f"{value.sql} AS v{k}" for k, value in enumerate(values)]
@@ -202,36 +195,37 @@ class _NodeTable:
             columns.append(f"{self._id} AS id")
         # values are looked at in their arrays: one expression of a thousand columns takes DuckDB minutes
         columns.append(f"{_any([bad for bad, _ in self._cases(values=False)])} AS bad")
-        columns.append(f"{self.table.position} AS position")
+        columns.append(f"{table.position} AS position")
         width = 64 + sum((value.width or 1) * np.dtype(value.dtype).itemsize for value in values)
-        sql = f"SELECT {', '.join(columns)} FROM {self.table.sql()}"
-        folder.mkdir(parents=True, exist_ok=True)
+        sql = f"SELECT {', '.join(columns)} FROM {table.sql()}"
+        self._folder.mkdir(parents=True, exist_ok=True)
         writers = {
-            feature.name: NpyWriter(folder / f"{file_name(feature.name)}.npy", feature.dtype, feature.row_shape)
+            feature.name: NpyWriter(self._folder / f"{file_name(feature.name)}.npy", feature.dtype, feature.row_shape)
             for feature in self._all_features
         }
-        begin = bad = 0
-        with _ids_writer(folder / _IDS, self._sql_type) if self._id is not None else nullcontext() as ids:
+        begin = count = bad = 0
+        with _ids_writer(self._folder / _IDS, self._sql_type) if self._id is not None else nullcontext() as ids:
             for batch in self._engine.batches(sql, max(1, BLOCK_BYTES // width), step, in_order=True):
                 rows = batch.num_rows
                 _check_order(batch)
                 batch, lost = _without(batch, begin, dropped, checked)
                 begin, bad = begin + rows, bad + lost
-                self.count += batch.num_rows
+                count += batch.num_rows
                 if ids is not None:
                     ids.write_batch(batch.select(["id"]))
                 for writer, block in zip(writers.values(), arrays_of(self._all_features, batch)):
                     writer.write(block)
                 step.progress(begin, 0, "rows")
-        for writer in writers.values():
+        for name, writer in writers.items():
             writer.close()
+            self.entry["features"][name] = array_entry(self._root, writer)
         if begin == 0:
-            raise ValueError(f"{self.title}: {self.table.name} has no rows")
-        return writers, bad
+            raise ValueError(f"{self._nodes.title}: {table.name} has no rows")
+        return count, bad
 
-    def _later_rows(self) -> np.ndarray:
+    def _later_rows(self, table: Table) -> np.ndarray:
         """Positions of rows whose id a row before them has, ascending."""
-        numbered = f"SELECT {self._id} AS id, row_number() OVER () - 1 AS position FROM {self.table.sql()}"
+        numbered = f"SELECT {self._id} AS id, row_number() OVER () - 1 AS position FROM {table.sql()}"
         sql = (
             f"SELECT position FROM ({numbered}) r SEMI JOIN {self._twice} d ON d.{quoted(ID)} = r.id "
             "QUALIFY row_number() OVER (PARTITION BY id ORDER BY position) > 1 ORDER BY position"

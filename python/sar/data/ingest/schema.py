@@ -171,9 +171,7 @@ def _nodes(name: str, entry: Any, engine: Engine, base: Path, where: str) -> Nod
     return found
 
 
-def _edges(
-    triple: Triple, entry: Any, engine: Engine, base: Path, where: str, switches: Mapping[str, bool]
-) -> Edges:
+def _edges(triple: Triple, entry: Any, engine: Engine, base: Path, where: str, switches: Mapping[str, bool]) -> Edges:
     entry = _mapping(entry, where)
     _check_keys(entry, _EDGE_KEYS | _EDGE_SWITCHES, where)
     if "files" not in entry:

@@ -7,7 +7,7 @@ from typing import Any, Callable, ClassVar, Dict, Optional, Tuple
 import torch
 from torch import Tensor
 
-from sar._engine import abi, session as _session
+from sar.distributed.agreement import summed
 from sar.graph.edge_tensor.functions import changes
 from sar.graph.edge_tensor.nested import mapped
 from sar.graph.edge_tensor.tensor import values
@@ -63,9 +63,7 @@ def unmasked(tree: Any) -> Any:
 def _sum(input: LoopMask, dim: Optional[int] = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     if dim is not None or keepdim or dtype not in (None, torch.int64):
         return NotImplemented
-    count = input.numbers().sum()
-    _session.all_reduce(count, "sum", abi.TRAIN)
-    return count
+    return summed(input.numbers().sum())
 
 
 def _inverted(input: LoopMask) -> LoopMask:

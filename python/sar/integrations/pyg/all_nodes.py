@@ -10,8 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric.utils import one_hot
 
-from sar._engine import abi, session as _session
-from sar.distributed.agreement import largest_of_all
+from sar.distributed.agreement import largest_of_all, summed
 from sar.graph.edge_index.rows import lift
 from sar.graph.readout import rows_of_all, sum_over_workers
 
@@ -45,8 +44,7 @@ def wl_histogram(original: Any, layer: Any, x: Tensor, batch: Optional[Tensor] =
     if found is None:
         return original(layer, x, batch, norm)
     colours = len(layer.hashmap)
-    out = torch.bincount(found.as_subclass(Tensor) * colours + x, minlength=colours * found.graphs)
-    _session.all_reduce(out, "sum", abi.TRAIN)
+    out = summed(torch.bincount(found.as_subclass(Tensor) * colours + x, minlength=colours * found.graphs))
     out = out.view(found.graphs, colours)
     return F.normalize(out.float(), dim=-1, eps=0) if norm else out
 

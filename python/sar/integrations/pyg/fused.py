@@ -78,7 +78,7 @@ def _sage_unfit(layer: Any) -> Optional[str]:
 
 def gcn_conv(original: Any, layer: Any, x: Any, edge_index: Any, edge_weight: Optional[Tensor] = None) -> Tensor:
     """The forward of GCNConv."""
-    if not isinstance(x, DeferredTensor) or x.unread() is None:
+    if not isinstance(x, DeferredTensor) or x._state.unread() is None:
         x = computed(x)
     norm = None
     plain = edge_weight is None and type(layer) is GCNConv and _is_plain(edge_index)

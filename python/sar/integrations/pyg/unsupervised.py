@@ -15,15 +15,13 @@ from torch.overrides import TorchFunctionMode
 from torch_geometric import nn as pyg
 from torch_geometric.nn.models import autoencoder
 
-from sar._engine import abi, session as _session
 from sar.autograd.fused.prepared import forward_of_class
-from sar.distributed.agreement import agreed_seed
+from sar.distributed.agreement import agreed_seed, summed
 from sar.graph.edge_index.index import SplitEdgeIndex
 from sar.graph.edge_tensor.tensor import values
 from sar.graph.readout import one_graph, reduce_by_graph, rows_of_all
-from sar.links.negative import negative_sampling
+from sar.links import link_metrics, negative_sampling
 from sar.links.node_ids import shuffled
-from sar.links.scores import link_metrics
 
 EPS = 1e-15
 """What PyG adds to probabilities."""
@@ -32,8 +30,7 @@ EPS = 1e-15
 def share(own: Any) -> Tensor:
     """This worker's share of the mean of all workers' elements. Collective."""
     own = values(own)
-    total = torch.tensor(own.numel())
-    _session.all_reduce(total, "sum", abi.TRAIN)
+    total = summed(torch.tensor(own.numel()))
     return own.sum(dtype=torch.promote_types(own.dtype, torch.float32)) / total.clamp(min=1)
 
 

@@ -16,21 +16,20 @@ import dgl
 import torch
 from torch import Tensor
 
-from sar._engine import abi, session as _session
 from sar.autograd.autocast import lowered
 from sar.autograd.compile import compiling as _compiling
 from sar.autograd.fused import gat, scaled_product
 from sar.autograd.fused.eligibility import changed, gat_unfit
 from sar.autograd.fused.prepared import instead_of_forward
 from sar.autograd.types import class_of
-from sar.distributed.agreement import largest_of_all
+from sar.distributed.agreement import anywhere, largest_of_all
 from sar.graph.counts import Counts
 from sar.graph.edge_tensor.softmax import edge_softmax
-from sar.graph.layer_support import GraphIndex
 from sar.graph.manager import GraphShardManager
 from sar.graph.message_passing.operators import reduced_messages, values_of_edges
 from sar.graph.queries import GraphQueries
 from sar.graph.readout import graph_reduce, graph_softmax
+from sar.graph.refused import GraphIndex
 from sar.graph.reversed import ReversedGraph
 from sar.integrations.replacements import Patches, apply_together, given
 
@@ -179,9 +178,8 @@ def _gated_graph_conv(original: Any, layer: Any, graph: Any, feat: Tensor, etype
     kinds = layer._n_etypes
     if etypes.numel() and not (int(etypes.min()) >= 0 and int(etypes.max()) < kinds):
         raise ValueError(f"edge type indices out of range [0, {kinds})")
-    occurs = torch.bincount(etypes, minlength=kinds).clamp(max=1).double()
-    _session.all_reduce(occurs, "max", abi.TRAIN)
-    chosen = [kind for kind, found in enumerate(occurs.tolist()) if found]
+    occurs = anywhere(*torch.bincount(etypes, minlength=kinds).clamp(max=1).tolist())
+    chosen = [kind for kind, found in enumerate(occurs) if found]
     pad = feat.new_zeros((feat.shape[0], layer._out_feats - feat.shape[1]))
     feat = torch.cat([feat, pad], -1)
     fn = dgl.function

@@ -15,7 +15,7 @@ from .originals import originals
 
 
 @uncompiled
-def fetch(x: Tensor, ids: Tensor, data: Any = None) -> Tensor:
+def fetch(x: Tensor, ids: Tensor, data: Any) -> Tensor:
     """See :func:`sar.fetch`."""
     if data is not None:
         graph = graph_of(data)
