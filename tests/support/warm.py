@@ -144,10 +144,14 @@ def serve(channel: socket.socket) -> list[str]:
     return list(given["words"])
 
 
+def piped(words: list[str], **options: Any) -> Popen:
+    """The same, whose output and errors are texts to read."""
+    return Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+
+
 def run(words: list[str], timeout: float = 120.0, **options: Any) -> subprocess.CompletedProcess[str]:
-    """The same, when it has ended: its exit code, and what it wrote."""
-    pipe = subprocess.PIPE
-    with Popen(words, stdout=pipe, stderr=pipe, text=True, **options) as process:
+    """Such a process when it has ended: its exit code, and what it wrote."""
+    with piped(words, **options) as process:
         try:
             out, err = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
