@@ -1,4 +1,4 @@
-"""Graph directories that commands are tried on."""
+"""Graph directories that commands are tried on, and scripts that are launched."""
 
 from __future__ import annotations
 
@@ -9,6 +9,13 @@ import pytest
 
 from tests.support import graph_dirs
 from tests.support.communities import COMMUNITIES, HOMOGENEOUS, NODES, community_edges
+
+
+def script(folder: Path, body: str) -> Path:
+    """A worker that knows its rank."""
+    path = folder / "worker.py"
+    path.write_text("import os, signal, subprocess, sys, time\nrank = int(os.environ['RANK'])\n" + body)
+    return path
 
 
 @pytest.fixture

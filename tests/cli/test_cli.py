@@ -19,24 +19,11 @@ import torch
 import sar
 from sar import cli
 from sar.cli import doctor
-from tests.support.command import launch_fresh, run_sar
+from tests.cli.conftest import script
+from tests.support.command import exit_code, launch_fresh, run_sar
 from tests.support.processes import is_gone, wait_until
 
 DEADLINE = 120.0
-
-
-def in_process(*words: str) -> int:
-    """The exit code of a command that starts nothing."""
-    try:
-        return cli.main(words)
-    except SystemExit as end:  # how argparse ends
-        return int(end.code or 0)
-
-
-def script(folder: Path, body: str) -> Path:
-    path = folder / "worker.py"
-    path.write_text("import os, signal, subprocess, sys, time\nrank = int(os.environ['RANK'])\n" + body)
-    return path
 
 
 # ---- sar launch -------------------------------------------------------------
@@ -258,13 +245,13 @@ def test_no_worker_outlives_the_launcher(tmp_path: Path, number: signal.Signals)
     + ["launch -n 2 --nodes 2 --node-rank 2 x.py", "launch -n x y.py", "partition g.npz --out d --parts 0"],
 )
 def test_wrong_usage_is_exit_code_2(words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert in_process(*words.split()) == 2
+    assert exit_code(*words.split()) == 2
     assert capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", ["--help", "partition --help", "info --help", "launch --help", "doctor --help"])
 def test_help(words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert in_process(*words.split()) == 0
+    assert exit_code(*words.split()) == 0
     assert "usage: sar" in capsys.readouterr().out
 
 
@@ -304,10 +291,10 @@ def test_partition_leaves_the_parts_of_another_graph_alone(
     graph: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["partition", str(graph), "--parts", "2", "--out", str(tmp_path / "parts"), "--method", "random"]
-    assert in_process(*words) == 0
-    assert in_process(*words) == 0  # the same graph again
+    assert exit_code(*words) == 0
+    assert exit_code(*words) == 0  # the same graph again
     before = (tmp_path / "parts" / "part0" / "node_feat.dgl").read_bytes()
-    assert in_process(*words, "--name", "other") == 2
+    assert exit_code(*words, "--name", "other") == 2
     assert "holds the parts of another graph (little.json)" in capsys.readouterr().err
     assert (tmp_path / "parts" / "part0" / "node_feat.dgl").read_bytes() == before
 
@@ -316,12 +303,12 @@ def test_the_directory_in_place_of_its_json_file(
     graph: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, device = tmp_path / "parts", torch.device("cpu")
-    assert in_process("partition", str(graph), "--parts", "2", "--out", str(out), "--method", "random") == 0
+    assert exit_code("partition", str(graph), "--parts", "2", "--out", str(out), "--method", "random") == 0
     capsys.readouterr()
     for words in (["info"], ["plan", "--layers", "gcn:4"]):
         shown = []
         for path in (out, out / "little.json"):
-            assert in_process(*words, str(path)) == 0
+            assert exit_code(*words, str(path)) == 0
             shown.append(capsys.readouterr().out)
         assert shown[0] == shown[1] and shown[0]
     features = [sar.load_dgl_partition_data(path, 1, device).node_features for path in (out, out / "little.json")]
@@ -330,7 +317,7 @@ def test_the_directory_in_place_of_its_json_file(
     (out / "another.json").write_text("{}")
     with pytest.raises(ValueError, match="several JSON files, another.json, little.json"):
         sar.load_dgl_partition_data(out, 1, device)
-    assert in_process("info", str(tmp_path / "parts" / "part0")) == 1
+    assert exit_code("info", str(tmp_path / "parts" / "part0")) == 1
     assert "part0 holds no JSON file" in capsys.readouterr().err
 
 

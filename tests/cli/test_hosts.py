@@ -14,6 +14,7 @@ import pytest
 
 import sar
 from sar.cli import agent, hosts
+from tests.cli.conftest import script
 from tests.support.command import launch_fresh
 from tests.support.processes import is_gone, wait_until
 
@@ -41,12 +42,6 @@ def ssh(tmp_path: Path) -> str:
     path.write_text(SSH.format(folder=tmp_path).replace("it is\nprintf 'a fine day\"", 'it is"\nprintf "a fine day"'))
     path.chmod(0o755)
     return f"{path} -p 22"
-
-
-def script(folder: Path, body: str) -> Path:
-    path = folder / "worker.py"
-    path.write_text("import os, signal, subprocess, sys, time\nrank = int(os.environ['RANK'])\n" + body)
-    return path
 
 
 # ---- what is refused ----------------------------------------------------------------------

@@ -14,7 +14,8 @@ from sar.partitioning import methods
 from sar.partitioning.dataset import Dataset
 from sar.partitioning.options import Options
 from tests.support import graph_dirs
-from tests.support.communities import HOMOGENEOUS, NODES, community_edges, cut, parts_of, sar
+from tests.support.command import exit_code
+from tests.support.communities import HOMOGENEOUS, NODES, community_edges, cut, parts_of
 
 CUTTING = ("mtkahypar", "kaminpar", "metis", "fennel")
 
@@ -30,7 +31,7 @@ def test_methods(graph: Path, tmp_path: Path, method: str, capsys: pytest.Captur
     """On a graph directory: few cut edges where that is promised, parts in balance, the report's figures true."""
     out, report = tmp_path / "parts", tmp_path / "report.json"
     words = ["--objective", "cut"] if method in CUTTING else []
-    assert sar("partition", graph, "-n", 6, "--out", out, "--method", method, "--report", report, *words) == 0
+    assert exit_code("partition", graph, "-n", 6, "--out", out, "--method", method, "--report", report, *words) == 0
     found = parts_of(out, 6)
     if method in CUTTING:
         assert cut(found) < 0.5 * 5 / 6  # half of what random parts have
@@ -120,7 +121,7 @@ def test_hosts(graph: Path, tmp_path: Path, method: str) -> None:
     report = tmp_path / "report.json"
     words = ["partition", graph, "-n", 6, "--hosts", 2, "--out", tmp_path / "parts", "--method", method]
     words += ["--objective", "cut"]
-    assert sar(*words, "--report", report) == 0
+    assert exit_code(*words, "--report", report) == 0
     found = parts_of(tmp_path / "parts", 6)
     src, dst = community_edges()
     between = float((found[src] // 3 != found[dst] // 3).mean())
@@ -193,7 +194,7 @@ def test_features_are_rounded(graph: Path, tmp_path: Path, form: str) -> None:
 
     x = torch.from_numpy(np.random.default_rng(1).random((NODES, 4), dtype=np.float32))  # what the graph has
     out, words = tmp_path / "parts", ("--method", "random", "--format", form, "--features-dtype", "bfloat16")
-    assert sar("partition", graph, "-n", 2, "--out", out, *words) == 0
+    assert exit_code("partition", graph, "-n", 2, "--out", out, *words) == 0
     seen = 0
     for part, how in enumerate(("memory", "mapped")):
         package.Config.features = how

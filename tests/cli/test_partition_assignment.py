@@ -12,14 +12,15 @@ import pytest
 from sar.partitioning.dataset import Dataset
 from sar.partitioning.options import Options
 from tests.support import graph_dirs
-from tests.support.communities import NODES, parts_of, sar
+from tests.support.command import exit_code
+from tests.support.communities import NODES, parts_of
 
 
 def test_assignment_from_npy(graph: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     parts = np.random.default_rng(5).integers(0, 3, NODES)
     np.save(tmp_path / "mine.npy", parts)
     words = ["partition", graph, "-n", 3, "--out", tmp_path / "parts", "--assignment"]
-    assert sar(*words, tmp_path / "mine.npy") == 0
+    assert exit_code(*words, tmp_path / "mine.npy") == 0
     np.testing.assert_array_equal(parts_of(tmp_path / "parts", 3), parts)
     parts[17] = 3
     np.save(tmp_path / "high.npy", parts)
@@ -37,7 +38,7 @@ def test_assignment_from_npy(graph: Path, tmp_path: Path, capsys: pytest.Capture
         "none.npy": "none.npy",
         "other.txt": "other.txt",
     }.items():
-        assert sar(*words, tmp_path / name) == 1
+        assert exit_code(*words, tmp_path / name) == 1
         assert text in capsys.readouterr().err
 
 
@@ -57,7 +58,7 @@ def test_assignment_from_parquet(named: Path, tmp_path: Path, capsys: pytest.Cap
     order = list(of_name)
     rng.shuffle(order)
     ids, parts = list(order), [of_name[i] for i in order]
-    assert sar(*words, write("good.parquet", {"part": parts, "id": ids, "x": parts})) == 0
+    assert exit_code(*words, write("good.parquet", {"part": parts, "id": ids, "x": parts})) == 0
     expected = [of_name[f"n{7 * v % NODES}"] for v in range(NODES)]
     np.testing.assert_array_equal(parts_of(tmp_path / "parts", 4), expected)
     capsys.readouterr()
@@ -71,10 +72,10 @@ def test_assignment_from_parquet(named: Path, tmp_path: Path, capsys: pytest.Cap
         "text": ({"id": ids, "part": [str(p) for p in parts]}, "part an integer"),
     }
     for name, (table, text) in bad.items():
-        assert sar(*words, write(f"{name}.parquet", table)) == 1
+        assert exit_code(*words, write(f"{name}.parquet", table)) == 1
         assert text in capsys.readouterr().err, name
     (tmp_path / "damaged.parquet").write_bytes(b"PAR1 and nothing more")
-    assert sar(*words, tmp_path / "damaged.parquet") == 1
+    assert exit_code(*words, tmp_path / "damaged.parquet") == 1
     assert "damaged.parquet cannot be read" in capsys.readouterr().err
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.communities import NODES, parts_of, sar
+from tests.support.command import exit_code
+from tests.support.communities import NODES, parts_of
 from tests.support.processes import is_gone, wait_until
 
 DEADLINE = 120.0
@@ -34,13 +35,13 @@ def test_interrupted(graph: Path, tmp_path: Path, where: str, number: signal.Sig
         parquet.write_table(pytest.importorskip("pyarrow").table(columns), tmp_path / "given.parquet")
         words = [*words[:6], "--assignment", tmp_path / "given.parquet"]
     elif where == "convert":
-        assert sar(*words) == 0
+        assert exit_code(*words) == 0
         words, out = ["convert", out, "--to", "dgl", "--out", tmp_path / "dgl"], tmp_path / "dgl"
     command = [sys.executable, "-c", STOPS, where, *map(str, words)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         child = int(process.stdout.readline())  # it is in the middle now
-        second = sar(*words) if where in ("write", "late", "convert") else 1  # two at once would mix their parts
+        second = exit_code(*words) if where in ("write", "late", "convert") else 1  # two at once would mix their parts
         process.send_signal(number)
         _, errors = process.communicate(timeout=DEADLINE)
     assert process.returncode != 0 and second == 1
@@ -51,7 +52,7 @@ def test_interrupted(graph: Path, tmp_path: Path, where: str, number: signal.Sig
     assert not (out / "graph.json").exists()
     if number == signal.SIGINT:
         assert not out.exists() or not list(out.iterdir())
-    assert sar(*words) == 0
+    assert exit_code(*words) == 0
     parts_of(out, 3)
     assert sorted(os.listdir(out)) == ["graph.json", "part0", "part1", "part2"]
 

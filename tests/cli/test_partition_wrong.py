@@ -13,7 +13,8 @@ from sar.partitioning import methods
 from sar.partitioning.dataset import Dataset
 from sar.partitioning.options import Options, PartitioningError
 from tests.support import graph_dirs
-from tests.support.communities import HOMOGENEOUS, NODES, community_edges, sar
+from tests.support.command import exit_code
+from tests.support.communities import HOMOGENEOUS, NODES, community_edges
 
 
 def test_wrong_usage(graph: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -32,7 +33,7 @@ def test_wrong_usage(graph: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
         (["-n", 2, "--report", tmp_path / "nowhere" / "r.json"], 1, "there is no directory for"),
         (["-n", 2, "--method", "kaminpar", "--memory", "1MiB"], 1, "1 MiB there are: give more with --memory"),
     ]:
-        assert sar(*words, *more) == code
+        assert exit_code(*words, *more) == code
         assert text in capsys.readouterr().err
         assert not (tmp_path / "parts").exists()
 
@@ -72,7 +73,7 @@ def test_no_train_mask(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     src, dst = community_edges()
     graph_dirs.write(tmp_path / "plain", {"_N": (NODES, {})}, {HOMOGENEOUS: (src, dst, {})})
     words = ["partition", tmp_path / "plain", "-n", 2, "--out", tmp_path / "parts", "--balance", "train"]
-    assert sar(*words, "--method", "fennel") == 1
+    assert exit_code(*words, "--method", "fennel") == 1
     assert 'no node feature "train_mask"' in capsys.readouterr().err
 
 
@@ -81,7 +82,7 @@ def test_in_edges_that_are_not_sorted(graph: Path, tmp_path: Path, capsys: pytes
     source = np.load(path)
     source[[0, 1]] = source[[1, 0]]
     np.save(path, source)
-    assert sar("partition", graph, "-n", 2, "--out", tmp_path / "parts", "--method", "fennel") == 1
+    assert exit_code("partition", graph, "-n", 2, "--out", tmp_path / "parts", "--method", "fennel") == 1
     error = capsys.readouterr().err
     assert "the neighbours of node 0 are not in ascending order" in error and str(graph) in error
 
@@ -100,7 +101,7 @@ def test_a_failing_partitioner(graph: Path, method: str, monkeypatch: pytest.Mon
 def test_picture(graph: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     words = ["partition", graph, "-n", 8, "--hosts", 2, "--out", tmp_path / "parts", "--method", "random"]
-    assert sar(*words, "--picture", tmp_path / "pairs.png") == 0
+    assert exit_code(*words, "--picture", tmp_path / "pairs.png") == 0
     assert (tmp_path / "pairs.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -109,5 +110,5 @@ def test_picture_without_matplotlib(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     words = ["partition", graph, "-n", 2, "--out", tmp_path / "parts", "--method", "random"]
-    assert sar(*words, "--picture", tmp_path / "pairs.png") == 1
+    assert exit_code(*words, "--picture", tmp_path / "pairs.png") == 1
     assert "--picture needs matplotlib" in capsys.readouterr().err and not (tmp_path / "parts").exists()

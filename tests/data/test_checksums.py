@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import sar
-from sar import cli
 from sar.distributed.network import free_port
+from tests.support.command import exit_code
 from tests.support.partitions import PARTS, partition
 
 FILES = ["graph.dgl", "node_feat.dgl", "edge_feat.dgl"]
@@ -33,13 +33,6 @@ def flip(path: Path, at: int, bit: int = 2) -> None:
     content = bytearray(path.read_bytes())
     content[at] ^= 1 << bit
     path.write_bytes(content)
-
-
-def command(*words: object) -> int:
-    try:
-        return cli.main([str(word) for word in words])
-    except SystemExit as end:
-        return int(end.code or 0)
 
 
 def in_time(do: Callable[[], object]) -> object:
@@ -105,7 +98,7 @@ def test_damaged_descriptions(json_file: Path) -> None:
 
 
 def test_info_verify(json_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command("info", json_file, "--verify") == 0
+    assert exit_code("info", json_file, "--verify") == 0
     shown = capsys.readouterr().out
     assert shown.count(" yes ") == shown.count(" ok\n") == 1 + 4 * PARTS and "damaged" not in shown
 
@@ -113,32 +106,32 @@ def test_info_verify(json_file: Path, capsys: pytest.CaptureFixture[str]) -> Non
     flip(feats, feats.stat().st_size - 1)
     flip(graph, 2000)
     graph.write_bytes(graph.read_bytes()[:-3])
-    assert command("info", json_file) == 1  # graph.dgl has not the size that it had
+    assert exit_code("info", json_file) == 1  # graph.dgl has not the size that it had
     capsys.readouterr()
-    assert command("info", json_file.parent, "--verify") == 1
+    assert exit_code("info", json_file.parent, "--verify") == 1
     shown = capsys.readouterr().out
     assert shown.count(" damaged\n") == 2 and shown.count(" ok\n") == 1 + 4 * PARTS - 2
     assert f"{feats} at bytes " in shown and 'feature "_N/orig_id" as written' in shown
     assert f"{graph} at byte {graph.stat().st_size}: expected the end of the file after the" in shown
-    assert command("info", json_file, "--verify", "--json") == 1
+    assert exit_code("info", json_file, "--verify", "--json") == 1
     files = json.loads(capsys.readouterr().out)["files"]
     assert [len(file["damage"]) for file in files] == [0, 0, 1, 0, 0, 0, 0, 1, 0]
 
     json_file.write_text(json_file.read_text().replace('"num_parts": 2', '"num_parts": 3'))
-    assert command("info", json_file, "--verify") == 1
+    assert exit_code("info", json_file, "--verify") == 1
     assert "g.json" in capsys.readouterr().out
 
 
 def test_verify_without_checksums(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     json_file = partition(tmp_path)
-    assert command("info", json_file, "--verify") == 0
+    assert exit_code("info", json_file, "--verify") == 0
     shown = capsys.readouterr().out
     assert " yes " not in shown and "Files without checksums were held against each other alone" in shown
     graph = json_file.parent / "part1" / "graph.dgl"
     whole = graph.read_bytes()
     for at in range(4500, len(whole), 8):  # until the structure contradicts itself
         flip(graph, at, 6)
-        if command("info", json_file, "--verify") == 1:
+        if exit_code("info", json_file, "--verify") == 1:
             break
         graph.write_bytes(whole)
     else:
@@ -172,7 +165,7 @@ def test_commands_open_no_pipes(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     os.mkfifo("pipe")
-    assert in_time(lambda: command(*words, "pipe")) == 1
+    assert in_time(lambda: exit_code(*words, "pipe")) == 1
     captured = capsys.readouterr()
     assert "pipe: expected a regular file" in captured.err + captured.out
 
@@ -182,7 +175,7 @@ def test_pipes_beside_the_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     json_file = partition(tmp_path)
     os.mkfifo(tmp_path / "pipe.json")
     words = ["partition", str(tmp_path / "g.npz"), "--parts", "2", "--out", str(tmp_path), "--method", "random"]
-    assert in_time(lambda: command(*words)) == 0
+    assert in_time(lambda: exit_code(*words)) == 0
     load(json_file)
 
 
@@ -210,10 +203,10 @@ def test_paths_outside(json_file: Path, tmp_path: Path, capsys: pytest.CaptureFi
     (json_file.parent / "part1").rename(tmp_path / "here" / "part1")
     for words in (["info", moved, "--verify"], ["plan", moved, "--layers", "gcn:4"]):
         try:
-            assert command(*words) == 1
+            assert exit_code(*words) == 1
             captured = capsys.readouterr()
             assert "--allow-outside-paths" in captured.err + captured.out
-            assert command(*words, "--allow-outside-paths") == 0
+            assert exit_code(*words, "--allow-outside-paths") == 0
             capsys.readouterr()
         finally:
             sar.Config.allow_outside_paths = False

@@ -8,15 +8,8 @@ from typing import Any, Dict, List
 import numpy as np
 import pytest
 
-from sar import cli
 from tests.support import graph_dirs
-
-
-def command(*words: object) -> int:
-    try:
-        return cli.main([str(word) for word in words])
-    except SystemExit as end:
-        return int(end.code or 0)
+from tests.support.command import exit_code
 
 
 def files(folder: Path) -> Dict[str, bytes]:
@@ -40,7 +33,7 @@ def test_one_type(tmp_path: Path, extra: List[str]) -> None:
         out = tmp_path / f"of_{name.rstrip('/')}"
         graph = f"{tmp_path}/{name}"
         words = ["partition", graph, "--parts", 3, "--out", out, "--format", "dgl", *extra]
-        assert command(*words) == 0
+        assert exit_code(*words) == 0
     assert files(tmp_path / "of_g") == files(tmp_path / "of_g.npz")
 
 
@@ -63,13 +56,13 @@ def test_several_types(tmp_path: Path) -> None:
     np.savez(tmp_path / "g.npz", **arrays)
     for name in ("g", "g.npz"):
         out = tmp_path / f"of_{name}"
-        assert command("partition", tmp_path / name, "--parts", 2, "--out", out, "--format", "dgl") == 0
+        assert exit_code("partition", tmp_path / name, "--parts", 2, "--out", out, "--format", "dgl") == 0
     assert files(tmp_path / "of_g") == files(tmp_path / "of_g.npz")
 
 
 def test_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "empty").mkdir()
-    assert command("partition", tmp_path / "empty", "--parts", 2, "--out", tmp_path / "out") == 1
+    assert exit_code("partition", tmp_path / "empty", "--parts", 2, "--out", tmp_path / "out") == 1
     assert "a directory without one; sar ingest makes one" in capsys.readouterr().err
-    assert command("partition", tmp_path / "nothing", "--parts", 2, "--out", tmp_path / "out") == 1
+    assert exit_code("partition", tmp_path / "nothing", "--parts", 2, "--out", tmp_path / "out") == 1
     assert "there is no file or directory" in capsys.readouterr().err

@@ -13,21 +13,14 @@ import pytest
 import torch
 
 import sar
-from sar import cli
 from sar.partitioning.dataset import Dataset
 from sar.partitioning.parts import PartsOptions, write_parts
 from tests.data import cases_sar_format
 from tests.support import graph_dirs
+from tests.support.command import exit_code
 from tests.support.pool import Failure, Pool
 
 N, E = 120, 900
-
-
-def command(*words: object) -> int:
-    try:
-        return cli.main([str(word) for word in words])
-    except SystemExit as end:
-        return int(end.code or 0)
 
 
 def one_type(folder: Path, n: int = N, edges: int = E) -> Path:
@@ -112,11 +105,11 @@ def test_what_a_part_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         folder = Path(own).parent / f"part{part}"
         column = np.load(folder / "relations/_N___E___N/col.npy", mmap_mode="r")
         assert column.dtype == np.int32 and len(column) == len(data.edge_features["_N:_E:_N/w"])
-    assert command("info", own) == 0
+    assert exit_code("info", own) == 0
     assert "_N/features" in capsys.readouterr().out
-    assert command("info", own, "--verify") == 0
+    assert exit_code("info", own, "--verify") == 0
     assert " no " not in capsys.readouterr().out
-    assert command("plan", own, "--layers", "sage:8") == 0
+    assert exit_code("plan", own, "--layers", "sage:8") == 0
 
 
 def test_convert(tmp_path: Path) -> None:
@@ -127,16 +120,16 @@ def test_convert(tmp_path: Path) -> None:
     for graph in (one_type(tmp_path / "g"), several_types(tmp_path / "h"), tmp_path / "loose.npz"):
         out = tmp_path / f"parts-{graph.stem}"
         dgl, own = both(graph, out, 3)
-        assert command("convert", own, "--to", "dgl", "--out", out / "a") == 0
-        assert command("convert", dgl, "--to", "sar", "--out", out / "b") == 0
-        assert command("convert", out / "b", "--to", "dgl", "--out", out / "c") == 0
+        assert exit_code("convert", own, "--to", "dgl", "--out", out / "a") == 0
+        assert exit_code("convert", dgl, "--to", "sar", "--out", out / "b") == 0
+        assert exit_code("convert", out / "b", "--to", "dgl", "--out", out / "c") == 0
         for part in range(3):
             read = [
                 contents(str(file), part) for file in (dgl, own, out / "a/g.json", out / "b/g.json", out / "c/g.json")
             ]
             for other in read[1:]:
                 same(read[0], other)
-    assert command("convert", dgl, "--to", "sar", "--out", Path(dgl).parent) == 2
+    assert exit_code("convert", dgl, "--to", "sar", "--out", Path(dgl).parent) == 2
 
 
 def contents(file: str, part: int) -> Any:
@@ -166,7 +159,7 @@ def test_damage(tmp_path: Path, pool: Pool, capsys: pytest.CaptureFixture[str]) 
     for name in sorted(os.listdir(relation)):
         path = relation / name
         flip(path, path.stat().st_size - 3)
-        assert command("info", own, "--verify") == 1
+        assert exit_code("info", own, "--verify") == 1
         assert f"{path} at bytes" in capsys.readouterr().out
         if name not in ("halo_rows.npy", "edge_start.npy"):  # which no graph reads
             failures = construct(pool, own, own)
@@ -203,13 +196,13 @@ def test_a_stopped_write_leaves_what_was_there(tmp_path: Path) -> None:
     before = contents(own, 1)
     np.save(graph / "edges/_N___E___N/source.npy", np.full(E, N, np.int32))  # no node
     assert (
-        command("partition", graph, "--parts", 2, "--out", Path(own).parent, "--name", "g", "--method", "random") == 1
+        exit_code("partition", graph, "--parts", 2, "--out", Path(own).parent, "--name", "g", "--method", "random") == 1
     )
     same(before, contents(own, 1))
     assert not [name for name in os.listdir(Path(own).parent) if "partial" in name]
     shutil.rmtree(graph)
     one_type(graph)
     assert (
-        command("partition", graph, "--parts", 2, "--out", Path(own).parent, "--name", "g", "--method", "random") == 0
+        exit_code("partition", graph, "--parts", 2, "--out", Path(own).parent, "--name", "g", "--method", "random") == 0
     )
     assert sorted(os.listdir(Path(own).parent)) == ["g.json", "part0", "part1"]

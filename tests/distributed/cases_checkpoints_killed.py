@@ -87,5 +87,3 @@ def _die_before(step: int, directory: str) -> None:
         left -= 1
 
     sys.addaudithook(hook)
-
-

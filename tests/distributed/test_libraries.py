@@ -22,6 +22,7 @@ from sar.distributed.network import free_port
 from tests.lifecycle.scenarios import Group
 from tests.support import ROOT, warm
 from tests.support.command import WARM
+from tests.support.scripts import finish
 
 JOB = ["-m", "tests.distributed.library_job"]
 MPIEXEC = os.path.join(sys.prefix, "bin", "mpiexec")
@@ -50,19 +51,9 @@ def need(name: str) -> None:
 def launched(world: int, *ways: str) -> tuple[list[int], str, str]:
     """Exit codes, output and errors of workers that are started as ``sar launch`` does."""
     port, token = free_port(), tokens.fresh()
-    workers = [
-        warm.Popen(
-            [*JOB, *ways],
-            cwd=ROOT,
-            env={**environment(rank, world, 1, "127.0.0.1", port), tokens.VARIABLE: token},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(world)
-    ]
-    said = [worker.communicate(timeout=150) for worker in workers]
-    return [w.returncode for w in workers], "".join(out for out, _ in said), "".join(err for _, err in said)
+    place = [{**environment(rank, world, 1, "127.0.0.1", port), tokens.VARIABLE: token} for rank in range(world)]
+    codes, out, err = zip(*finish([warm.piped([*JOB, *ways], cwd=ROOT, env=own) for own in place]))
+    return list(codes), "".join(out), "".join(err)
 
 
 def mpiexec(world: int, *command: str) -> subprocess.CompletedProcess[str]:

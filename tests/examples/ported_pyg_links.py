@@ -9,20 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from tests.examples.ported import EPOCHS, FEATURES, HIDDEN, Result, Run, pyg
-
-
-class Encoder(nn.Module):
-    """``results`` of the second layer: two of a variational encoder."""
-
-    def __init__(self, results: int = 1) -> None:
-        super().__init__()
-        self.first = pyg().GCNConv(FEATURES, HIDDEN)
-        self.last = nn.ModuleList(pyg().GCNConv(HIDDEN, 8) for _ in range(results))
-
-    def forward(self, x: Any, edge_index: Any) -> Any:
-        x = self.first(x, edge_index).relu()
-        found = [layer(x, edge_index) for layer in self.last]
-        return found[0] if len(found) == 1 else tuple(found)
+from tests.links.cases_unsupervised import Encoder
 
 
 def edges(run: Run, name: str) -> Any:
@@ -35,7 +22,7 @@ def decode(z: Any, pairs: Any) -> Any:
 
 def link_pred(run: Run) -> Result:
     x, train, positive = run.data["node"].x, edges(run, "train"), edges(run, "train_pos")
-    model = run.prepare(Encoder())
+    model = run.prepare(Encoder(1, FEATURES, HIDDEN, 8))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     losses = []
     for _ in range(EPOCHS):
@@ -67,7 +54,7 @@ def _autoencoder(run: Run, model: Any, extra: Callable[[Any], Any] | None = None
 
 
 def autoencoder(run: Run) -> Result:
-    return _autoencoder(run, run.prepare(pyg().GAE(Encoder())))
+    return _autoencoder(run, run.prepare(pyg().GAE(Encoder(1, FEATURES, HIDDEN, 8))))
 
 
 def _without_noise(model: Any) -> None:
@@ -76,7 +63,7 @@ def _without_noise(model: Any) -> None:
 
 
 def autoencoder_variational(run: Run) -> Result:
-    model = run.prepare(pyg().VGAE(Encoder(2)))
+    model = run.prepare(pyg().VGAE(Encoder(2, FEATURES, HIDDEN, 8)))
     _without_noise(model)
     nodes = run.total(run.data["node"].num_nodes)
     return _autoencoder(run, model, lambda z: model.kl_loss() / nodes)
@@ -84,7 +71,7 @@ def autoencoder_variational(run: Run) -> Result:
 
 def argva_node_clustering(run: Run) -> Result:
     discriminator = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 8))
-    model = run.prepare(pyg().ARGVA(Encoder(2), discriminator))
+    model = run.prepare(pyg().ARGVA(Encoder(2, FEATURES, HIDDEN, 8), discriminator))
     _without_noise(model.VGAE)
     nodes = run.total(run.data["node"].num_nodes)
     optimizer = torch.optim.Adam(discriminator.parameters(), lr=0.001)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import json
 import os
 import re
 import shutil
@@ -14,47 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.examples import several
-from tests.support import ROOT, warm
-from tests.support.command import run_sar
-
-EXAMPLES = ROOT / "examples"
-DEADLINE = 300
-
-
-def sar(*words: object) -> str:
-    done = run_sar(*words, deadline=DEADLINE, libraries=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def run(script: str, *words: object) -> None:
-    done = warm.run([str(EXAMPLES / "more" / script), *map(str, words)], DEADLINE, libraries=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.fixture(scope="module")
-def parts(tmp_path_factory: pytest.TempPathFactory):
-    """A function (graph, parts) that gives the path of the description, and partitions where that was not done."""
-    folder = tmp_path_factory.mktemp("parts")
-
-    def get(graph: str, count: int) -> Path:
-        path = folder / f"{graph}-{count}" / f"{graph}.json"
-        if not path.exists():
-            loops = ["--self-loops"] if graph == "cora" else []
-            sar("partition", EXAMPLES / "data" / f"{graph}.npz", "--parts", count, "--out", path.parent, *loops)
-        return path
-
-    return get
-
-
-def train(script: str, path: Path, workers: int, *words: object) -> dict:
-    results = path.parent / "results.json"
-    text = sar(
-        *("launch", "-n", workers, EXAMPLES / "more" / script),
-        *("--partitioning-json-file", path, "--results", results, *words),
-    )
-    assert "accuracy: train" in text
-    return json.loads(results.read_text())
+from tests.examples.conftest import DEADLINE, EXAMPLES, sar, train
+from tests.support import ROOT
 
 
 @pytest.mark.full  # the model and the seeds of tests/parity/test_curves.py
@@ -104,57 +64,35 @@ def test_the_demo_fails_where_curves_disagree(
     assert "largest difference" in capsys.readouterr().out
 
 
-@pytest.fixture(scope="module")
-def papers(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Partitions of the heterograph that the examples come with."""
-    folder = tmp_path_factory.mktemp("papers")
-    run("generate_hetero.py", folder / "papers.npz")
-    sar("partition", folder / "papers.npz", "--parts", 2, "--out", folder / "parts")
-    return folder / "parts" / "papers.json"
-
-
-@pytest.fixture(scope="module")
-def links(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Partitions of Cora with its edges split."""
-    folder = tmp_path_factory.mktemp("links")
-    if importlib.util.find_spec("torch_geometric"):
-        run("split_links.py", EXAMPLES / "data" / "cora.npz", "--out", folder)
-    return folder / "links.json"
-
-
-# script, graph, the least test accuracy in percent; chance and the largest class are well below
+# script, graph, the least test accuracy in percent; chance and the largest class are well below. And epochs after which
+# the script is half as good at least.
 COPIED = {
-    "gat.py": ("cora", 78.0),
-    "custom_message.py": ("cora", 72.0),
-    "graphsage.py": ("cora", 60.0),
-    "rgcn.py": ("papers", 75.0),
-    "pyg_gat.py": ("cora", 78.0),
-    "pyg_jumping.py": ("cora", 65.0),
-    "pyg_hetero.py": ("papers", 75.0),
-    "pyg_link_pred.py": ("links", 85.0),
+    "gat.py": ("cora", 78.0, 10),
+    "custom_message.py": ("cora", 72.0, 14),
+    "graphsage.py": ("cora", 60.0, 5),
+    "rgcn.py": ("papers", 75.0, 5),
+    "pyg_gat.py": ("cora", 78.0, 7),
+    "pyg_jumping.py": ("cora", 65.0, 6),
+    "pyg_hetero.py": ("papers", 75.0, 5),
+    "pyg_link_pred.py": ("links", 85.0, 5),
 }
 if not importlib.util.find_spec("torch_geometric"):
     COPIED = {script: case for script, case in COPIED.items() if not script.startswith("pyg_")}
-FEW = 14
-"""Epochs after which scripts are half as good at least."""
 
 
-@pytest.fixture(scope="module", params=[FEW, pytest.param(None, marks=pytest.mark.full)])
-def shown(
-    request: pytest.FixtureRequest, parts, papers: Path, links: Path, tmp_path_factory
-) -> tuple[dict[str, str], float]:
+@pytest.fixture(scope="module", params=["few", pytest.param("all", marks=pytest.mark.full)])
+def shown(request: pytest.FixtureRequest, parts, tmp_path_factory) -> tuple[dict[str, str], float]:
     """What the scripts of ``COPIED`` print, run one after the other by the same two workers, for a few epochs or all;
     and which part of their accuracy they must have."""
     jobs = []
-    for script, (graph, _) in COPIED.items():
+    for script, (graph, _, epochs) in COPIED.items():
         path = EXAMPLES / script
-        if request.param:
+        if request.param == "few":
             path = tmp_path_factory.mktemp("few") / script
-            several.shorter(EXAMPLES / script, path, FEW, every=FEW)
-        made = {"papers": papers, "links": links}
-        jobs.append((path, [made[graph] if graph in made else parts(graph, 2)]))
+            several.shorter(EXAMPLES / script, path, epochs, every=epochs)
+        jobs.append((path, [parts(graph, 2)]))
     texts = sar("launch", "-n", 2, *several.command(*jobs)).split("[0] == ")[1:]
-    return dict(zip(COPIED, texts)), 0.5 if request.param else 1.0
+    return dict(zip(COPIED, texts)), 0.5 if request.param == "few" else 1.0
 
 
 @pytest.mark.parametrize("script", COPIED)

@@ -14,51 +14,11 @@ import pytest
 
 from sar.distributed.network import free_port
 from tests.examples import several
-from tests.support import ROOT, warm
+from tests.examples.conftest import DEADLINE, EXAMPLES, run, sar, train
+from tests.support import warm
 from tests.support.command import run_sar
 
-EXAMPLES = ROOT / "examples" / "more"
-DEADLINE = 120.0
-
-
-def run(*words: object, env: dict[str, str] | None = None) -> str:
-    done = warm.run([*map(str, words)], DEADLINE, env={**os.environ, "OMP_NUM_THREADS": "1", **(env or {})})
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def sar(*words: object) -> str:
-    done = run_sar(*words)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-@pytest.fixture(scope="module")
-def parts(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A function (graph, parts) that gives the path of the description, and partitions where that was not done."""
-    folder = tmp_path_factory.mktemp("parts")
-
-    def get(graph: str, count: int) -> Path:
-        path: Path = folder / f"{graph}{count}" / f"{graph}.json"
-        source = ROOT / "examples" / "data" / f"{graph}.npz"
-        loops = ["--self-loops"]
-        if graph == "papers":
-            source, loops = folder / "papers.npz", []
-            run(EXAMPLES / "generate_hetero.py", source)
-        if not path.exists():
-            sar("partition", source, "--parts", count, "--out", path.parent, *loops)
-        return path
-
-    return get
-
-
-def train(script: str, path: Path, workers: int, *words: object) -> dict[str, Any]:
-    results = path.parent / "results.json"
-    results.unlink(missing_ok=True)
-    given = ["--partitioning-json-file", path, "--results", results, *words]
-    text = sar("launch", "-n", workers, EXAMPLES / script, *given)
-    assert "accuracy: train" in text
-    return json.loads(results.read_text())
+MORE = EXAMPLES / "more"
 
 
 # Run one after the other by the same two workers: script, graph, arguments. The first says whether it imported DGL.
@@ -90,8 +50,8 @@ def trained(parts: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, d
     jobs = []
     for name, (script, graph, words) in SEVERAL.items():
         given = ["--partitioning-json-file", parts(graph, 2), "--results", folder / f"{name}.json", "--every", 3]
-        jobs.append((EXAMPLES / script, [*given, *words]))
-    sar("launch", "-n", 2, *several.command(*jobs))
+        jobs.append((MORE / script, [*given, *words]))
+    sar("launch", "-n", 2, *several.command(*jobs), libraries=False)  # one of them tells whether it imported DGL
     return {name: json.loads((folder / f"{name}.json").read_text()) for name in SEVERAL}
 
 
@@ -106,8 +66,8 @@ def test_script_trains(trained: dict[str, dict[str, Any]], name: str) -> None:
 
 def test_every_script_is_run() -> None:
     """At least, some test here names it."""
-    tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
-    scripts = {path.name for path in EXAMPLES.glob("*.py")} - {"common.py"}
+    tests = "".join(path.read_text() for path in Path(__file__).parent.glob("*.py"))
+    scripts = {path.name for path in MORE.glob("*.py")} - {"common.py"}
     assert scripts and not [name for name in scripts if f'"{name}"' not in tests]
 
 
@@ -170,7 +130,7 @@ def test_ways_to_start(parts: Any, trained: dict[str, dict[str, Any]], tmp_path:
     """sar launch, RANK and WORLD_SIZE, PMI_RANK and PMI_SIZE with an address file: the same losses. test_lifecycle.py
     has torchrun."""
     words = ["--partitioning-json-file", str(parts("cora", 2)), "--train-iters", "3", "--hidden-layer-dim", "16"]
-    basic = EXAMPLES / "homogeneous_basic.py"
+    basic = MORE / "homogeneous_basic.py"
 
     def port() -> dict[str, str]:
         return {"MASTER_PORT": str(free_port())}
@@ -183,13 +143,13 @@ def test_ways_to_start(parts: Any, trained: dict[str, dict[str, Any]], tmp_path:
 
     words = ["--partitioning-json-file", str(parts("cora", 2)), "--every", "3", *map(str, SIGN)]
     address = ["--ip-file", str(tmp_path / "ip"), "--backend", "gloo", "--cpu-run"]
-    second = losses(by_hand(EXAMPLES / "sign.py", [*words, *address], ("PMI_RANK", "PMI_SIZE"), port()))
+    second = losses(by_hand(MORE / "sign.py", [*words, *address], ("PMI_RANK", "PMI_SIZE"), port()))
     assert second == [f"{trained['sign']['losses'][-1]:.4f}"]
 
 
 def test_training_that_goes_on(parts: Any, tmp_path: Path) -> None:
     """Two workers, then three from where they stopped: the losses of two alone."""
-    script = EXAMPLES / "checkpoints.py"
+    script = MORE / "checkpoints.py"
 
     def run(workers: int, directory: str, epochs: int) -> str:
         return sar("launch", "-n", workers, script, parts("cora", workers), tmp_path / directory, epochs)
@@ -206,7 +166,7 @@ def test_partitioning_a_dataset(tmp_path: Path) -> None:
     import dgl
     import torch
 
-    source = ROOT / "examples" / "data" / "citeseer.npz"
+    source = EXAMPLES / "data" / "citeseer.npz"
     arrays = np.load(source)
     edge_index = torch.from_numpy(arrays["edge_index"].astype("int64"))
     n = len(arrays["y"])
@@ -216,17 +176,17 @@ def test_partitioning_a_dataset(tmp_path: Path) -> None:
     for name in (source, tmp_path / "citeseer.bin"):
         out = tmp_path / name.suffix[1:]
         words = ["--num-partitions", 2, "--partition-out-path", out, "--self-loops"]
-        run(EXAMPLES / "partition_dataset.py", "--dataset-name", name, *words)
+        run("partition_dataset.py", "--dataset-name", name, *words)
         shown = sar("info", out / "citeseer.json")
         assert f"{n:,}" in shown and "labels" in shown
-    failed = warm.run([str(EXAMPLES / "partition_dataset.py"), "--dataset-name", "nothing", *map(str, words)])
+    failed = warm.run([str(MORE / "partition_dataset.py"), "--dataset-name", "nothing", *map(str, words)])
     assert failed.returncode != 0 and "there is no file nothing" in failed.stderr
 
 
 def test_distdgl_then_sar(parts: Any) -> None:
     path = parts("cora", 1)
     words = ["--graph-name", "cora", "--part-config", path, "--num-epochs", 15, "--num-hidden", 16]
-    text = run(EXAMPLES / "distdgl_sar_inference.py", *words, env={"MASTER_PORT": str(free_port())})
+    text = run("distdgl_sar_inference.py", *words, MASTER_PORT=str(free_port()))
     found = re.search(r"accuracy: val ([\d.]+) %, test ([\d.]+) %", text)
     assert found and float(found.group(2)) > 65, text
 
@@ -235,14 +195,14 @@ def test_predictions_by_id(parts: Any, tmp_path: Path) -> None:
     """From training to a table of predictions, a page about the run, and metrics of the checkpoint."""
     pq = pytest.importorskip("pyarrow.parquet")
     pytest.importorskip("torchmetrics")
-    path, script = parts("cora", 2), EXAMPLES / "predictions.py"
+    path, script = parts("cora", 2), MORE / "predictions.py"
     words = ["--partitioning-json-file", path, "--train-iters", 8, "--every", 8, "--lr", 0.02, "--out", tmp_path]
     shown = sar("launch", "-n", 2, script, *words)
     sar("gather", tmp_path / "predictions.parquet", "-o", tmp_path / "all.parquet")
     table = pq.read_table(tmp_path / "all.parquet")
     assert table.column_names == ["id", "prediction", "probability"]
     assert table.column("id").to_pylist() == list(range(2708))
-    arrays = np.load(ROOT / "examples" / "data" / "cora.npz")
+    arrays = np.load(EXAMPLES / "data" / "cora.npz")
     right = np.mean((table.column("prediction").to_numpy() == arrays["y"])[arrays["test_mask"]])
     assert right > 0.3, shown
     sar("report", tmp_path / "run", "-o", tmp_path / "report.html")

@@ -14,13 +14,12 @@ from typing import Any
 import pytest
 
 from sar.distributed.network import free_port
-from tests.support import ROOT, warm
+from tests.examples.conftest import DEADLINE, EXAMPLES, Parts
+from tests.support import warm
 from tests.support.command import run_sar
 
-EXAMPLES = ROOT / "examples"
 BASIC = EXAMPLES / "more" / "homogeneous_basic.py"
 FILES = EXAMPLES / "launch"
-DEADLINE = 300
 
 
 def losses(text: str) -> list[str]:
@@ -28,14 +27,11 @@ def losses(text: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def words(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def words(parts: Parts) -> list[str]:
     """The script and its arguments, for two workers."""
     pytest.importorskip("dgl")
-    folder = tmp_path_factory.mktemp("parts")
-    done = run_sar("partition", EXAMPLES / "data" / "cora.npz", "--parts", 2, "--out", folder)
-    assert done.returncode == 0, done.stderr
     options = ["--train-iters", "3", "--hidden-layer-dim", "16"]
-    return [str(BASIC), "--partitioning-json-file", str(folder / "cora.json"), *options]
+    return [str(BASIC), "--partitioning-json-file", str(parts("cora", 2)), *options]
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,6 @@ def marked(scripts: Any) -> list[Any]:
     return [name if name in KINDS else pytest.param(name, marks=pytest.mark.full) for name in scripts]
 
 
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A function of the number of workers that gives where partitions lie."""

@@ -36,15 +36,7 @@ class Group:
             **environment,
         }
         self.processes = [
-            warm.Popen(
-                [*COMMAND, scenario, str(rank), str(world)],
-                cwd=ROOT,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                env=variables,
-            )
-            for rank in range(world)
+            warm.piped([*COMMAND, scenario, str(rank), str(world)], cwd=ROOT, env=variables) for rank in range(world)
         ]
 
     def wait(self, timeout: float = 150.0, besides: tuple[int, ...] = ()) -> list[dict[str, Any]]:

@@ -21,12 +21,12 @@ IN, OUT, EPOCHS = 5, 4, 20
 class Encoder(nn.Module):
     """Two layers; of a variational model, two results."""
 
-    def __init__(self, results: int) -> None:
+    def __init__(self, results: int = 1, inputs: int = IN, hidden: int = 8, out: int = OUT) -> None:
         super().__init__()
         from torch_geometric.nn import GCNConv
 
-        self.first = GCNConv(IN, 8)
-        self.last = nn.ModuleList(GCNConv(8, OUT) for _ in range(results))
+        self.first = GCNConv(inputs, hidden)
+        self.last = nn.ModuleList(GCNConv(hidden, out) for _ in range(results))
 
     def forward(self, x: Any, edge_index: Any) -> Any:
         x = self.first(x, edge_index).relu()

@@ -10,6 +10,7 @@ import torch
 
 import sar
 from tests.parity import cases_prepared as cases, described
+from tests.support import same_text
 from tests.support.graphs import close, make
 from tests.support.sessions import Workers
 
@@ -109,8 +110,7 @@ def test_page(two: Workers) -> None:
     """docs/prepared.md shows what sar.describe prints."""
     dgl, pyg = pytest.importorskip("dgl"), pytest.importorskip("torch_geometric")
     if dgl.__version__.startswith("1.1") and pyg.__version__.startswith("2.8"):
-        page, expected = described.written(two)
-        assert page == expected, "python -m tests.parity.described"
+        same_text(*described.written(two), "python -m tests.parity.described")
 
 
 def test_not_prepared() -> None:

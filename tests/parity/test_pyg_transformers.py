@@ -16,6 +16,7 @@ from tests.support.sessions import Workers
 
 pytest.importorskip("torch_geometric")
 
+
 def drawn(world: int) -> tuple[Graph, np.ndarray, torch.Tensor]:
     """A graph, rows of its nodes, and its edges. Of three and of four workers one has no node."""
     graph = make("empty_worker" if world in (3, 4) else "random", world, seed=101)

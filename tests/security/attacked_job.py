@@ -62,15 +62,7 @@ class Job:
             worker.communicate()
 
     def start(self, rank: int) -> None:
-        self.workers.append(
-            warm.Popen(
-                ["-c", WORKER],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                env={**self.environment, "RANK": str(rank)},
-            )
-        )
+        self.workers.append(warm.piped(["-c", WORKER], env={**self.environment, "RANK": str(rank)}))
 
     def await_listener(self, patience: float = 60.0) -> None:
         """Waits until rank 0 listens, for calls and for links at one port."""

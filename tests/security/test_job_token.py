@@ -22,13 +22,7 @@ from tests.support.scripts import environment, finish, write_script
 
 def start(path: Path, rank: int, world: int, address: str, port: int, **more: object) -> subprocess.Popen[str]:
     place = {"RANK": rank, "WORLD_SIZE": world, "MASTER_ADDR": address, "MASTER_PORT": port, "SAR_TEST_VALUE": 10**rank}
-    return warm.Popen(
-        [str(path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(**{**WITHOUT, **place, **more}),
-    )
+    return warm.piped([str(path)], env=environment(**{**WITHOUT, **place, **more}))
 
 
 # ---- two jobs ------------------------------------------------------------------

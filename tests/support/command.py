@@ -18,6 +18,14 @@ from sar.cli import doctor, workers
 from tests.support import ROOT, warm
 
 
+def exit_code(*words: object) -> int:
+    """That of the command, in this process."""
+    try:
+        return cli.main([str(word) for word in words])
+    except SystemExit as end:  # how argparse ends
+        return int(end.code or 0)
+
+
 def run_sar(
     *words: object, deadline: int = 120, fresh: bool = False, libraries: bool = False, **environment: str
 ) -> subprocess.CompletedProcess[str]:
@@ -42,10 +50,7 @@ def run_sar(
                 stack.enter_context(mock.patch.object(module, "subprocess", warm_ones(libraries)))
             stack.enter_context(redirect_stdout(out))
             stack.enter_context(redirect_stderr(err))
-            try:
-                code = cli.main(command)
-            except SystemExit as end:  # how argparse ends
-                code = int(end.code or 0)
+            code = exit_code(*command)
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)

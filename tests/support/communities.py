@@ -6,18 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from sar import cli
-
 NODES, COMMUNITIES = 1200, 12
 HOMOGENEOUS = ("_N", "_E", "_N")
-
-
-def sar(*words: object) -> int:
-    """The exit code of a command that starts nothing."""
-    try:
-        return cli.main([str(word) for word in words])
-    except SystemExit as end:
-        return int(end.code or 0)
 
 
 def community_edges(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from sar.distributed.network import free_port
@@ -40,16 +41,10 @@ def together(folder: Path, body: str, world: int) -> list[tuple[int, str, str]]:
     """Plain processes, started by nobody in particular: exit code, output and errors of each rank."""
     path = write_script(folder, body)
     place = {"WORLD_SIZE": world, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
-    processes = [
-        warm.Popen(
-            [str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(RANK=rank, **place)
-        )
-        for rank in range(world)
-    ]
-    return finish(processes)
+    return finish([warm.piped([str(path)], env=environment(RANK=rank, **place)) for rank in range(world)])
 
 
-def finish(processes: list[subprocess.Popen[str]]) -> list[tuple[int, str, str]]:
+def finish(processes: Sequence[subprocess.Popen[str]]) -> list[tuple[int, str, str]]:
     """Exit code, output and errors of each."""
     try:
         outputs = [process.communicate(timeout=120) for process in processes]

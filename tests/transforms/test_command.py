@@ -8,23 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sar import cli
 from sar._engine.abi import part_info
 from sar.data.graph_directory import GraphDirectory
 from sar.transforms import stored
 from tests.support import graph_dirs
+from tests.support.command import exit_code
 from tests.support.graphs import Graph
 from tests.transforms import graphs
 
 ALL = "random-walk-pe=5,laplacian-pe=4,pagerank,degree-profile"
 TRIPLE = ("_N", "_E", "_N")
-
-
-def command(*words: object) -> int:
-    try:
-        return cli.main([str(word) for word in words])
-    except SystemExit as end:
-        return int(end.code or 0)
 
 
 def written(folder: Path, graph: Graph) -> None:
@@ -50,7 +43,7 @@ def test_into_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weight: st
     written(tmp_path / "g", graph)
     before = {path: path.read_bytes() for path in (tmp_path / "g").rglob("*") if path.is_file()}
     given = ["--weight", weight] if weight else []
-    assert command("transform", tmp_path / "g", "--add", ALL, "--out", tmp_path / "made", *given) == 0
+    assert exit_code("transform", tmp_path / "g", "--add", ALL, "--out", tmp_path / "made", *given) == 0
     assert before == {path: path.read_bytes() for path in (tmp_path / "g").rglob("*") if path.is_file()}
     found = columns(tmp_path / "made")
     matrix = graphs.matrix(graph, graphs.weights(graph).astype(np.float32) if weight else None)
@@ -60,8 +53,10 @@ def test_into_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weight: st
     values = np.linalg.eigvalsh(graphs.laplacian(matrix))[1:5]
     near((graphs.laplacian(matrix) @ found["laplacian_pe"]).astype(np.float32), found["laplacian_pe"] * values)
     near(found["laplacian_pe"].T @ found["laplacian_pe"], np.eye(4))
-    assert command("info", tmp_path / "made", "--verify") == 0
-    assert command("partition", tmp_path / "made", "--parts", 2, "--method", "random", "--out", tmp_path / "parts") == 0
+    assert exit_code("info", tmp_path / "made", "--verify") == 0
+    assert (
+        exit_code("partition", tmp_path / "made", "--parts", 2, "--method", "random", "--out", tmp_path / "parts") == 0
+    )
     kept = part_info(str(tmp_path / "parts" / "made.json"), 0)["node_features"]
     assert {f"_N/{name}" for name in found} <= {one["name"] for one in kept}
 
@@ -70,15 +65,15 @@ def test_into_a_directed_graph_itself(tmp_path: Path, capsys: pytest.CaptureFixt
     graph = graphs.directed(1).whole
     written(tmp_path / "g", graph)
     added = "random-walk-pe=4,degree-profile,pagerank"
-    assert command("transform", tmp_path / "g", "--add", added, "--prefix", "my_") == 0
+    assert exit_code("transform", tmp_path / "g", "--add", added, "--prefix", "my_") == 0
     assert "wrote my_random_walk_pe, my_degree_profile, my_pagerank into" in capsys.readouterr().out
     found, matrix = columns(tmp_path / "g"), graphs.matrix(graph)
     assert set(found) == {"x", "my_random_walk_pe", "my_degree_profile", "my_pagerank"}
     near(found["my_random_walk_pe"], graphs.landing(matrix, 4))
     near(found["my_degree_profile"], graphs.degree_profile(matrix))
     near(found["my_pagerank"], graphs.pagerank(matrix, 0.85, np.ones(len(matrix))))
-    assert command("info", tmp_path / "g", "--verify") == 0
-    assert command("transform", tmp_path / "g", "--add", "pagerank") == 0  # a second time, with checksums there
+    assert exit_code("info", tmp_path / "g", "--verify") == 0
+    assert exit_code("transform", tmp_path / "g", "--add", "pagerank") == 0  # a second time, with checksums there
 
 
 def test_of_several_types(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,11 +83,11 @@ def test_of_several_types(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     graph_dirs.write(
         tmp_path / "g", {"author": (9, {}), "paper": (20, {})}, {**relations, ("paper", "cites", "paper"): cites}
     )
-    assert command("transform", tmp_path / "g", "--add", "pagerank") == 1
+    assert exit_code("transform", tmp_path / "g", "--add", "pagerank") == 1
     assert "there are several edge types: give one of author:writes:paper, paper:cites:paper" in capsys.readouterr().err
-    assert command("transform", tmp_path / "g", "--add", "pagerank", "--edges", "writes") == 1
+    assert exit_code("transform", tmp_path / "g", "--add", "pagerank", "--edges", "writes") == 1
     assert "lead from one node type to another" in capsys.readouterr().err
-    assert command("transform", tmp_path / "g", "--add", "pagerank", "--edges", "cites") == 0
+    assert exit_code("transform", tmp_path / "g", "--add", "pagerank", "--edges", "cites") == 0
     matrix = graphs.matrix(Graph(20, cites[0], cites[1], np.array([0, 20])))
     near(columns(tmp_path / "g", "paper")["pagerank"], graphs.pagerank(matrix, 0.85, np.ones(20)))
 
@@ -117,13 +112,13 @@ def test_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written(folder, graphs.directed(1).whole)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     for words, (code, text) in WRONG.items():
-        assert command("transform", folder, "--add", *words.split()) == code, words
+        assert exit_code("transform", folder, "--add", *words.split()) == code, words
         assert text in capsys.readouterr().err
     content = json.loads((folder / "graph.json").read_text())
     content["node_types"]["_N"]["features"]["pagerank"] = content["node_types"]["_N"]["features"]["x"]
     assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     (folder / "graph.json").write_text(json.dumps(content))
-    assert command("transform", folder, "--add", "pagerank") == 1
+    assert exit_code("transform", folder, "--add", "pagerank") == 1
     assert "nodes have pagerank already: give --prefix" in capsys.readouterr().err
-    assert command("transform", tmp_path / "none", "--add", "pagerank") == 1
+    assert exit_code("transform", tmp_path / "none", "--add", "pagerank") == 1
     assert "expected the directory of a graph" in capsys.readouterr().err

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.support import replaced, warm
+from tests.support import replaced, same_text, warm
 
 LAYERS = '''
 import inspect, io, pickle, sys, types, warnings
@@ -172,4 +172,4 @@ def test_tables_of_what_is_replaced() -> None:
     assert all(owner.split(".")[0] in ("dgl", "torch_geometric") for owner, *_ in names)
     if dgl.__version__.startswith("1.1") and pyg.__version__.startswith("2.8"):
         page = replaced.PAGE.read_text()
-        assert page == replaced.written(page, names), "python -m tests.support.replaced"
+        same_text(page, replaced.written(page, names), "python -m tests.support.replaced")
