@@ -12,17 +12,16 @@ import functools
 import importlib
 import json
 import os
-import platform
 import runpy
-import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
-PR_SET_NAME, CLONE_PARENT = 15, 0x8000
+PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 15, 36
 PRELOADED = "tests.support.preloaded"
 
 
@@ -57,6 +56,9 @@ class Popen(subprocess.Popen):  # type: ignore[type-arg]
 @functools.lru_cache(None)
 def parent() -> socket.socket:
     """The process that forks, at its first use. It ends with this one."""
+    # its forks' own forks become children of this process when what made them ends
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if PRELOADED in sys.modules:  # this is such a process itself
         if not os.fork():
@@ -97,31 +99,23 @@ def with_libraries() -> socket.socket:
     return ours
 
 
-def fork_sibling() -> int:
-    """``os.fork()`` that makes a child of this process's parent, which can wait for it: forking twice to that end would
-    copy the tables of half a GiB of pages twice."""
-    libc, flags = ctypes.PyDLL(None, use_errno=True), CLONE_PARENT | signal.SIGCHLD
-    ctypes.pythonapi.PyOS_BeforeFork()
-    pid: int = libc.syscall({"x86_64": 56, "aarch64": 220}[platform.machine()], flags, 0, 0, 0, 0)
-    if pid:
-        ctypes.pythonapi.PyOS_AfterFork_Parent()
-    else:
-        ctypes.pythonapi.PyOS_AfterFork_Child()
-    if pid < 0:
-        raise OSError(ctypes.get_errno(), "clone")
-    return pid
-
-
 def serve(channel: socket.socket) -> list[str]:
     """Forks a process for each message. Returns in those processes, with their words."""
     while True:
         message, files, _, _ = socket.recv_fds(channel, 1 << 20, 3)
         if not message:
             os._exit(0)
-        if not fork_sibling():
+        child = os.fork()
+        if not child:
             break
+        os.waitpid(child, 0)
         for file in files:
             os.close(file)
+    between = os.getpid()
+    if os.fork():
+        os._exit(0)
+    while os.getppid() == between:  # until then nobody can wait for this process
+        time.sleep(0.001)
     given = json.loads(message)
     for namespace in ("net", "uts", "mnt") if given["inside"] else ():
         with open(f"/proc/{given['inside']}/ns/{namespace}", "rb") as file:
