@@ -14,8 +14,7 @@ import math
 from typing import Any
 
 from sar._engine import abi, library
-from sar._engine.programs import ProgramCall
-from sar._engine.signatures import DLTensor
+from sar._engine.signatures import TYPES, DLTensor
 
 # What has to be called again. The rest of sar.h sends nothing.
 REPLAYED = {
@@ -105,7 +104,7 @@ def encode(arg: Any) -> Any:
         return {"number": arg if isinstance(arg, (int, float)) else arg.value}
     if isinstance(target, DLTensor):
         return {"tensor": _tensor(target)}
-    if isinstance(target, ProgramCall):
+    if isinstance(target, TYPES["sar_program_call"]):
         if target.keys:
             raise ValueError("edge expressions with keys of edges cannot be recorded")
         seeds = [target.seeds[i] for i in range(target.num_seeds)]

@@ -27,7 +27,6 @@ import torch
 
 from record import tensors
 from sar._engine import abi, library
-from sar._engine.programs import ProgramCall
 from sar._engine.signatures import TYPES, DLTensor
 from sar.distributed import tokens
 
@@ -181,7 +180,7 @@ class Rank:
         relation, need, agreed, seeds = arg["program_call"]
         array = (ct.c_uint64 * max(1, len(seeds)))(*seeds)
         self._alive.append(array)
-        return ProgramCall(relation, need, agreed, len(seeds), array, None, 0)
+        return TYPES["sar_program_call"](relation, need, agreed, len(seeds), array, None, 0)
 
     def _size(self, tensor: dict[str, Any]) -> int:
         return _bytes(tensor, *self.script.shape(tensor, self.rows, self.edges))
