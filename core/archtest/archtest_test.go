@@ -23,6 +23,7 @@ const module = "sar"
 var allowed = map[string][]string{
 	"core/internal/vec":       {"core/internal/dtypes"},
 	"core/internal/limits":    {},
+	"core/internal/must":      {},
 	"core/internal/argument":  {},
 	"core/internal/ascending": {},
 	"core/internal/view":      {},
@@ -51,8 +52,8 @@ var allowed = map[string][]string{
 	"core/store/input": {"core/store/npy", "core/store/disk", "core/graph", "core/mem", "core/internal/argument",
 		"core/internal/bitset", "core/internal/dtypes", "core/internal/view"},
 	"core/store/sar": {"core/store/input", "core/store/npy", "core/store/disk", "core/graph", "core/mem",
-		"core/internal/argument", "core/internal/bitset", "core/internal/dtypes", "core/internal/parallel",
-		"core/internal/view"},
+		"core/internal/argument", "core/internal/bitset", "core/internal/dtypes", "core/internal/must",
+		"core/internal/parallel", "core/internal/view"},
 	"core/store/dgl": {"core/store/disk", "core/graph", "core/mem", "core/internal/bitset", "core/internal/dtypes"},
 	"core/store": {"core/store/sar", "core/store/dgl", "core/store/input", "core/store/npy", "core/store/disk",
 		"core/graph", "core/mem",
