@@ -54,7 +54,7 @@ func (s *writer) describe() {
 			sums[name] = must.Get(disk.SumsOf("a file of the part", path, npy.Arrays))
 		}
 		must.Do(disk.WriteSums(s.partDir(p), sums))
-		must.Do(os.WriteFile(filepath.Join(s.partDir(p), Description), must.Get(disk.Seal(d)), 0o664))
+		must.Do(disk.WriteSealed(filepath.Join(s.partDir(p), Description), d))
 	}
 	s.progress(s.total)
 }
