@@ -11,6 +11,7 @@ import (
 
 	"sar/core/graph"
 	"sar/core/internal/argument"
+	"sar/core/internal/must"
 	"sar/core/store/dgl"
 	"sar/core/store/disk"
 )
@@ -34,50 +35,38 @@ type partConfig struct {
 const partitionFormat = "SAR partition 1"
 
 // description is the JSON file of a partitioned graph while it is read, section by section.
-// The first error stays, and later sections do nothing.
 type description struct {
 	name string
 	data []byte
 	keys map[string]json.RawMessage
-	err  error
 }
 
 // parseDescription reads the JSON file of a partitioned graph.
-func parseDescription(name string, data []byte, part int) (*partConfig, error) {
+func parseDescription(name string, data []byte, part int) (cfg *partConfig, err error) {
+	defer must.Return(&err)
 	d := &description{name: name, data: data}
-	cfg := &partConfig{book: &graph.Book{}, size: int64(len(data))}
+	cfg = &partConfig{book: &graph.Book{}, size: int64(len(data))}
 	d.open()
 	d.format(cfg)
 	d.parts(cfg.book, part)
 	d.types(cfg.book)
 	cfg.book.NodeStart, cfg.book.NodeEnd = d.ranges("node_map", "num_nodes", cfg.book.NodeTypes, cfg.book.Parts)
 	cfg.book.EdgeStart, cfg.book.EdgeEnd = d.ranges("edge_map", "num_edges", relationNames(cfg.book), cfg.book.Parts)
-	if d.err == nil {
-		err := cfg.book.Finish()
-		d.want(err == nil, "ranges of ids that fit together", "%v", err)
-	}
+	err = cfg.book.Finish()
+	d.want(err == nil, "ranges of ids that fit together", "%v", err)
 	d.paths(cfg, fmt.Sprintf("part-%d", part))
-	if d.err == nil { // last, so that what is plainly wrong is called by its name
-		cfg.sealed, d.err = disk.CheckSeal(name, data)
-	}
-	return cfg, d.err
+	cfg.sealed, err = disk.CheckSeal(name, data) // last, so that what is plainly wrong is called by its name
+	return cfg, err
 }
 
 // want holds what was read against what it has to be.
 func (d *description) want(ok bool, want, got string, args ...any) {
-	if !ok && d.err == nil {
-		d.err = disk.Bad(d.name, -1, want, got, args...)
-	}
+	disk.Want(ok, d.name, -1, want, got, args...)
 }
 
 // decode decodes what want says into a value.
 func (d *description) decode(raw json.RawMessage, into any, want string) {
-	if d.err != nil {
-		return
-	}
-	if err := json.Unmarshal(raw, into); err != nil {
-		d.err = disk.JSONError(d.name, -1, want, err)
-	}
+	must.Do(disk.Decode(d.name, -1, raw, into, want))
 }
 
 // get decodes the value of a key that has to be there.
@@ -89,9 +78,7 @@ func (d *description) get(key string, into any, want string) {
 }
 
 func (d *description) open() {
-	if err := json.Unmarshal(d.data, &d.keys); err != nil {
-		d.err = disk.JSONError(d.name, 0, "a JSON object", err)
-	}
+	must.Do(disk.Decode(d.name, 0, d.data, &d.keys, "a JSON object"))
 	d.want(d.keys != nil, "a JSON object", "null")
 }
 
@@ -109,12 +96,11 @@ func (d *description) format(cfg *partConfig) {
 func (d *description) parts(b *graph.Book, part int) {
 	d.get("num_parts", &b.Parts, "a whole number")
 	d.want(b.Parts >= 1 && b.Parts <= math.MaxInt32, `"num_parts" to be at least 1`, "%d", b.Parts)
-	if d.err == nil && (part < 0 || part >= b.Parts) {
-		if _, d.err = disk.CheckSeal(d.name, d.data); d.err == nil { // else the number of parts is what is damaged
-			d.err = argument.Errorf("%s: partition %d asked for: no such partition, the graph has %d (0 to %d). Each worker "+
-				"loads the partition of its rank: start %d workers, or partition the graph into as many parts as there are "+
-				"workers", d.name, part, b.Parts, b.Parts-1, b.Parts)
-		}
+	if part < 0 || part >= b.Parts {
+		must.Get(disk.CheckSeal(d.name, d.data)) // else the number of parts is what is damaged
+		must.Do(argument.Errorf("%s: partition %d asked for: no such partition, the graph has %d (0 to %d). Each worker "+
+			"loads the partition of its rank: start %d workers, or partition the graph into as many parts as there are "+
+			"workers", d.name, part, b.Parts, b.Parts-1, b.Parts))
 	}
 }
 
@@ -124,9 +110,8 @@ func (d *description) types(b *graph.Book) {
 		t, err := graph.ParseEdgeType(s)
 		d.want(err == nil, `the keys of "etypes" to be source:relation:destination`, "%q", s)
 		for _, end := range []string{t.Src, t.Dst} {
-			if !slices.Contains(b.NodeTypes, end) {
-				d.want(false, fmt.Sprintf("the node types of relation %q among %q", s, b.NodeTypes), "%q", end)
-			}
+			d.want(slices.Contains(b.NodeTypes, end), fmt.Sprintf("the node types of relation %q among %q", s, b.NodeTypes),
+				"%q", end)
 		}
 		b.EdgeTypes = append(b.EdgeTypes, t)
 	}
@@ -145,10 +130,8 @@ func (d *description) typeNames(key, only string) []string {
 	names := make([]string, len(numbers))
 	set := make([]bool, len(numbers))
 	for name, i := range numbers {
-		fits := i >= 0 && i < len(numbers) && !set[i]
-		if d.want(fits, want, "number %d for %q", i, name); fits {
-			names[i], set[i] = name, true
-		}
+		d.want(i >= 0 && i < len(numbers) && !set[i], want, "number %d for %q", i, name)
+		names[i], set[i] = name, true
 	}
 	return names
 }
@@ -185,9 +168,6 @@ func (d *description) ranges(key, count string, types []string, parts int) (star
 	var raw json.RawMessage
 	d.get(count, &total, "a whole number")
 	d.get(key, &raw, "ranges of ids")
-	if d.err != nil {
-		return nil, nil
-	}
 	var byType map[string]json.RawMessage
 	if bytes.HasPrefix(bytes.TrimSpace(raw), []byte("[")) {
 		byType = map[string]json.RawMessage{types[0]: raw}
@@ -196,9 +176,7 @@ func (d *description) ranges(key, count string, types []string, parts int) (star
 			key))
 	}
 	for name := range byType {
-		if !slices.Contains(types, name) {
-			d.want(false, fmt.Sprintf("the types of %q among %q", key, types), "%q", name)
-		}
+		d.want(slices.Contains(types, name), fmt.Sprintf("the types of %q among %q", key, types), "%q", name)
 	}
 	for _, name := range types {
 		var list idRanges
@@ -207,14 +185,10 @@ func (d *description) ranges(key, count string, types []string, parts int) (star
 		d.decode(raw, &list, fmt.Sprintf("%q of type %q as a list of [start, end]", key, name))
 		d.want(len(list) == parts, fmt.Sprintf("%d ranges of type %q in %q, one for each partition", parts, name, key),
 			"%d", len(list))
-		if d.err != nil {
-			return nil, nil
-		}
 		s, e := make([]int64, parts), make([]int64, parts)
 		for i, r := range list {
 			if len(r) != 2 {
 				d.want(false, fmt.Sprintf("[start, end] as range %d of type %q in %q", i, name, key), "%v", r)
-				return nil, nil
 			}
 			s[i], e[i] = r[0], r[1]
 		}

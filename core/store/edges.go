@@ -6,6 +6,7 @@ import (
 	"sar/core/graph"
 	"sar/core/internal/argument"
 	"sar/core/internal/bitset"
+	"sar/core/internal/must"
 	"sar/core/mem"
 	"sar/core/store/disk"
 )
@@ -46,29 +47,20 @@ func (p *Partition) NumRelationEdges(relation int) (int64, error) {
 // EachEdge yields the edges of a relation with the homogenized ids of their ends, in the order of
 // their own ids, of which first is one, and holds so many at a time: they come in the order of
 // the file, which is read as often as that takes.
-func (p *Partition) EachEdge(relation int, room int64, yield func(first int64, src, dst []int64) error) error {
-	n, err := p.NumRelationEdges(relation)
-	if err != nil || n == 0 {
-		return err
-	}
-	room = min(room, n)
-	ends, err := mem.Make[int64](mem.Scratch, int(2*room))
-	if err != nil {
-		return err
-	}
+func (p *Partition) EachEdge(relation int, room int64, yield func(first int64, src, dst []int64) error) (err error) {
+	defer must.Return(&err)
+	n := must.Get(p.NumRelationEdges(relation))
+	room = max(1, min(room, n))
+	ends := must.Get(mem.Make[int64](mem.Scratch, int(2*room)))
 	defer ends.Free()
 	start := p.book.EdgeStart[relation][p.part]
 	for lo := int64(0); lo < n; lo += room {
 		m := min(room, n-lo)
 		src, dst := ends.Data[:m], ends.Data[room:room+m]
-		if err := p.relationEdges(relation, lo, m, src, dst, nil); err != nil {
-			return err
-		}
+		must.Do(p.relationEdges(relation, lo, m, src, dst, nil))
 		for at := int64(0); at < m; at += disk.Batch {
 			end := min(at+disk.Batch, m)
-			if err := yield(start+lo+at, src[at:end], dst[at:end]); err != nil {
-				return err
-			}
+			must.Do(yield(start+lo+at, src[at:end], dst[at:end]))
 		}
 	}
 	return nil
@@ -93,19 +85,15 @@ func (p *Partition) RelationEdges(relation int, src, dst, id []int64) error {
 
 // relationEdges is RelationEdges for n of the edges, from the one numbered lo within the
 // relation on.
-func (p *Partition) relationEdges(relation int, lo, n int64, src, dst, id []int64) error {
+func (p *Partition) relationEdges(relation int, lo, n int64, src, dst, id []int64) (err error) {
+	defer must.Return(&err)
 	nodes, _, err := p.Nodes()
-	if err != nil {
-		return err
-	}
+	must.Do(err)
 	start := p.book.EdgeStart[relation][p.part] + lo
-	seen, err := bitset.New(n)
-	if err != nil {
-		return err
-	}
+	seen := must.Get(bitset.New(n))
 	defer seen.Free()
 	count := int64(0)
-	err = p.files.Batches(func(b graph.EdgeBatch) error {
+	must.Do(p.files.Batches(func(b graph.EdgeBatch) error {
 		for i := range b.ID {
 			if b.Inner != nil && b.Inner[i] == 0 || b.Type != nil && int(b.Type[i]) != relation {
 				continue
@@ -129,9 +117,9 @@ func (p *Partition) relationEdges(relation int, lo, n int64, src, dst, id []int6
 			}
 		}
 		return nil
-	})
-	if err == nil && count != n {
-		err = p.files.Bad(fmt.Sprintf("%d inner edges of relation %s", n, p.book.EdgeTypes[relation]), "%d", count)
+	}))
+	if count != n {
+		return p.files.Bad(fmt.Sprintf("%d inner edges of relation %s", n, p.book.EdgeTypes[relation]), "%d", count)
 	}
-	return err
+	return nil
 }

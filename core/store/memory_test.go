@@ -40,7 +40,7 @@ func TestSARFormatMemory(t *testing.T) {
 	for _, path := range []string{dir, loose} {
 		var written [2]map[string]string
 		for i := range written {
-			g := must(OpenGraph(path))(t)
+			g := opened(OpenGraph(path))(t)
 			memory := int64(DefaultMemory)
 			if i == 1 {
 				memory = LeastMemory(g, 3)
@@ -76,7 +76,7 @@ func TestMemoryOfWriting(t *testing.T) {
 	for _, c := range []struct {
 		from, format, dir string
 	}{{dir, SARFormat, own}, {dir, DGLFormat, t.TempDir()}, {filepath.Join(own, "g.json"), DGLFormat, t.TempDir()}} {
-		g := must(OpenGraph(c.from))(t)
+		g := opened(OpenGraph(c.from))(t)
 		memory := LeastMemory(g, parts)
 		to := Partitioning{Assignment: inTurn(g, parts), Parts: parts, Dir: c.dir, Name: "g", Format: c.format,
 			Memory: memory}
@@ -102,7 +102,7 @@ func TestMemoryOfWriting(t *testing.T) {
 // Too little memory is refused, with what would do.
 func TestTooLittleMemory(t *testing.T) {
 	withFixedMemory(t, 128)
-	g := must(OpenGraph(sortedDir(t, rand.New(rand.NewPCG(13, 14)), 60, 300)))(t)
+	g := opened(OpenGraph(sortedDir(t, rand.New(rand.NewPCG(13, 14)), 60, 300)))(t)
 	defer g.Close()
 	for _, format := range []string{SARFormat, DGLFormat} {
 		least := LeastMemory(g, 2)

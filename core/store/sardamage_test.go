@@ -64,7 +64,7 @@ func readSAR(path string) error {
 func TestSARFormatNumbers(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	dir := sortedDir(t, r, 60, 300)
-	g := must(OpenGraph(dir))(t)
+	g := opened(OpenGraph(dir))(t)
 	assignment := make([]int32, g.NumNodes())
 	for i := range assignment {
 		assignment[i] = int32(i % 2)
@@ -126,7 +126,7 @@ func TestSARFormatNumbers(t *testing.T) {
 func FuzzPart(f *testing.F) {
 	r := rand.New(rand.NewPCG(9, 10))
 	dir := sortedDir(f, r, 12, 30)
-	g := must(OpenGraph(dir))(f)
+	g := opened(OpenGraph(dir))(f)
 	to := Partitioning{Assignment: make([]int32, g.NumNodes()), Parts: 1, Dir: f.TempDir(), Name: "g", Format: SARFormat}
 	if err := errors.Join(WritePartitions(g, to), g.Close()); err != nil {
 		f.Fatal(err)

@@ -222,14 +222,14 @@ func TestSARFormat(t *testing.T) {
 		}{
 			{"sorted", func() func() input.Graph {
 				dir := sortedDir(t, r, 60, 300)
-				return func() input.Graph { return must(OpenGraph(dir))(t) }
+				return func() input.Graph { return opened(OpenGraph(dir))(t) }
 			}()},
 			{"unsorted", func() func() input.Graph {
 				path := filepath.Join(t.TempDir(), "g.npz")
 				if err := os.WriteFile(path, typedNPZ2(t, r), 0o664); err != nil {
 					t.Fatal(err)
 				}
-				return func() input.Graph { return must(OpenGraph(path))(t) }
+				return func() input.Graph { return opened(OpenGraph(path))(t) }
 			}()},
 		} {
 			g := c.open()
@@ -284,7 +284,7 @@ func TestSARFormatOrder(t *testing.T) {
 		"i.npy": storetest.Array("<i8", fmt.Sprintf("(%d,)", n+1), storetest.Bytes(ptr)),
 		"s.npy": storetest.Array("<i4", fmt.Sprintf("(%d,)", len(src)), storetest.Int32s(src...)),
 	}.Write(t, t.TempDir())
-	dgl, sar := twoFormats(t, func() input.Graph { return must(OpenGraph(dir))(t) }, make([]int32, n), 1)
+	dgl, sar := twoFormats(t, func() input.Graph { return opened(OpenGraph(dir))(t) }, make([]int32, n), 1)
 	a, b := mustOpen(t, dgl, 0), mustOpen(t, sar, 0)
 	if made, err := filepath.Glob(filepath.Join(filepath.Dir(sar), "part0", "relations", "*", "order.npy")); err != nil ||
 		len(made) != 1 {
@@ -293,8 +293,8 @@ func TestSARFormatOrder(t *testing.T) {
 	sameStructures(t, a, b)
 }
 
-// must fails the test on an error.
-func must[T any](v T, err error) func(testing.TB) T {
+// opened fails the test on an error.
+func opened[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
 		if err != nil {

@@ -47,8 +47,8 @@ func Verify(jsonPath string, part int, flags Flags) ([]disk.FileReport, error) {
 		r := disk.VerifyFile(of.what, of.path, sums[of.key], of.arrays)
 		if of.key == partKey { // it has a checksum of its own, which opening the part looks at
 			r.Summed = true
-		} else if cfg.files[disk.SumsKey] != "" && sums != nil && !r.Summed {
-			r.Damage = append(r.Damage, disk.NoSums(cfg.files[disk.SumsKey], of.key))
+		} else if sums != nil {
+			r.WantSums(sums, cfg.files[disk.SumsKey], of.key)
 		}
 		whole = whole && len(r.Damage) == 0
 		reports = append(reports, r)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"sar/core/internal/argument"
+	"sar/core/internal/must"
 	"sar/core/store/dgl"
 	"sar/core/store/disk"
 	"sar/core/store/input"
@@ -50,24 +51,15 @@ type Partitioning = sar.Plan
 // is, in as few passes as that allows. Disk: two passes over the edges, one over each feature,
 // one over what was written, for its checksums (part<p>/checksums.crc, which DGL does not
 // read; OpenPartition and Verify do). An export needs room for the parts in both formats.
-func WritePartitions(src input.Source, to Partitioning) error {
+func WritePartitions(src input.Source, to Partitioning) (err error) {
+	defer must.Return(&err)
 	if to.Memory == 0 {
 		to.Memory = DefaultMemory
 	}
-	src, err := input.Rounded(src, to.Features)
-	if err != nil {
-		return err
-	}
-	if err := checkWrite(src, to); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(to.Dir, 0o775); err != nil {
-		return err
-	}
-	scratch, err := newScratch(to.Dir, to.Name)
-	if err != nil {
-		return err
-	}
+	src = must.Get(input.Rounded(src, to.Features))
+	must.Do(checkWrite(src, to))
+	must.Do(os.MkdirAll(to.Dir, 0o775))
+	scratch := must.Get(newScratch(to.Dir, to.Name))
 	defer scratch.remove()
 	plan := to
 	plan.Dir = scratch.path
@@ -79,7 +71,8 @@ func WritePartitions(src input.Source, to Partitioning) error {
 	if err != nil {
 		return fmt.Errorf("writing partitions to %s: %w", to.Dir, err)
 	}
-	return publish(to, scratch.path)
+	publish(to, scratch.path)
+	return nil
 }
 
 // descriptionFile is what the description is called until it is published.
@@ -95,41 +88,29 @@ func writeParts(src input.Source, to Partitioning) (*sar.Written, error) {
 }
 
 // writeExported writes parts in SAR's format, and what they say in DGL's, with the description of that.
-func writeExported(src input.Source, to Partitioning) error {
+func writeExported(src input.Source, to Partitioning) (err error) {
+	defer must.Return(&err)
 	inner := to
 	inner.Dir = filepath.Join(to.Dir, SARFormat)
-	if err := os.Mkdir(inner.Dir, 0o775); err != nil {
-		return err
-	}
+	must.Do(os.Mkdir(inner.Dir, 0o775))
 	progress := func(int64, int64) error { return nil }
 	var work int64
 	if to.Progress != nil {
 		progress = func(done, total int64) error { work = total; return to.Progress(done, 2*total) }
 	}
 	inner.Progress = progress
-	made, err := writeParts(src, inner)
-	if err != nil {
-		return err
-	}
-	parts, err := openParts(filepath.Join(inner.Dir, descriptionFile))
-	if err != nil {
-		return err
-	}
+	made := must.Get(writeParts(src, inner))
+	parts := must.Get(openParts(filepath.Join(inner.Dir, descriptionFile)))
 	defer closeParts(parts)
 	e := dgl.Export{Dir: to.Dir, Room: max(1, to.Memory/2/edgeRoom),
 		Done: func(p int) error { return progress(work+work*int64(p+1)/int64(to.Parts), work) }}
 	for _, p := range parts {
 		e.Parts = append(e.Parts, p)
 	}
-	if err := e.Write(); err != nil {
-		return err
-	}
+	must.Do(e.Write())
 	for _, p := range parts {
 		for _, file := range p.IDs() {
-			to := filepath.Join(to.Dir, fmt.Sprintf("part%d", p.Part()), filepath.Base(file))
-			if err := os.Rename(file, to); err != nil {
-				return err
-			}
+			must.Do(os.Rename(file, filepath.Join(to.Dir, fmt.Sprintf("part%d", p.Part()), filepath.Base(file))))
 		}
 	}
 	return describe(made, to, DGLFormat)
@@ -193,44 +174,32 @@ func describe(of *sar.Written, to Partitioning, format string) error {
 		files.Set(disk.SumsKey, in(disk.SumsFile))
 		top.Set(fmt.Sprintf("part-%d", p), files)
 	}
-	text, err := disk.Seal(top)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(to.Dir, descriptionFile), text, 0o664)
+	return disk.WriteSealed(filepath.Join(to.Dir, descriptionFile), top)
 }
 
 // publish moves what was written to its place, the JSON last.
-func publish(to Partitioning, scratch string) error {
-	description := filepath.Join(to.Dir, to.Name+".json")
-	if err := os.Remove(description); err != nil && !os.IsNotExist(err) {
+func publish(to Partitioning, scratch string) {
+	there := func(err error) error { // but for what was not there before
+		if os.IsNotExist(err) {
+			return nil
+		}
 		return err
 	}
+	description := filepath.Join(to.Dir, to.Name+".json")
+	must.Do(there(os.Remove(description)))
 	for p := range to.Parts {
 		name := fmt.Sprintf("part%d", p)
 		from, final := filepath.Join(scratch, name), filepath.Join(to.Dir, name)
 		if to.Format == SARFormat {
 			// What was there goes with what is left of the scratch directory.
-			if err := os.Rename(final, from+".before"); err != nil && !os.IsNotExist(err) {
-				return err
-			}
-			if err := os.Rename(from, final); err != nil {
-				return err
-			}
+			must.Do(there(os.Rename(final, from+".before")))
+			must.Do(os.Rename(from, final))
 			continue
 		}
-		if err := os.MkdirAll(final, 0o775); err != nil {
-			return err
-		}
-		made, err := os.ReadDir(from)
-		if err != nil {
-			return err
-		}
-		for _, file := range made {
-			if err := os.Rename(filepath.Join(from, file.Name()), filepath.Join(final, file.Name())); err != nil {
-				return err
-			}
+		must.Do(os.MkdirAll(final, 0o775))
+		for _, file := range must.Get(os.ReadDir(from)) {
+			must.Do(os.Rename(filepath.Join(from, file.Name()), filepath.Join(final, file.Name())))
 		}
 	}
-	return os.Rename(filepath.Join(scratch, descriptionFile), description)
+	must.Do(os.Rename(filepath.Join(scratch, descriptionFile), description))
 }

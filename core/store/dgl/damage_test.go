@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"sar/core/graph"
+	"sar/core/internal/must"
 	"sar/core/store/disk"
 	"sar/core/store/storetest"
 )
@@ -202,7 +203,9 @@ func TestDamaged(t *testing.T) {
 }
 
 // openGraph is a part of which there is nothing but the graph.
-func openGraph(f *disk.File, book *graph.Book, part int) (*Part, error) {
-	p := &Part{book: book, part: part}
-	return p, p.openGraph(f)
+func openGraph(f *disk.File, book *graph.Book, part int) (p *Part, err error) {
+	defer must.Return(&err)
+	p = &Part{book: book, part: part}
+	p.openGraph(f)
+	return p, nil
 }

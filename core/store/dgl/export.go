@@ -11,6 +11,7 @@ import (
 
 	"sar/core/graph"
 	"sar/core/internal/bitset"
+	"sar/core/internal/must"
 	"sar/core/store/disk"
 )
 
@@ -40,39 +41,24 @@ type Export struct {
 
 // Write writes the parts. It makes their directories.
 func (e *Export) Write() (err error) {
-	e.book = e.Parts[0].Book()
-	if e.halo, err = bitset.New(e.numNodes()); err != nil {
-		return err
-	}
-	defer e.halo.Free()
 	defer func() {
 		for _, c := range e.crossing {
 			err = errors.Join(err, c.close())
 		}
 	}()
+	defer must.Return(&err)
+	e.book = e.Parts[0].Book()
+	e.halo = must.Get(bitset.New(e.numNodes()))
+	defer e.halo.Free()
 	for p := range e.Parts {
-		if err := os.Mkdir(e.partDir(p), 0o775); err != nil {
-			return err
-		}
-		c, err := newCrossings(filepath.Join(e.Dir, fmt.Sprintf("crossing%d", p)))
-		if err != nil {
-			return err
-		}
-		e.crossing = append(e.crossing, c)
+		must.Do(os.Mkdir(e.partDir(p), 0o775))
+		e.crossing = append(e.crossing, must.Get(newCrossings(filepath.Join(e.Dir, fmt.Sprintf("crossing%d", p)))))
 	}
-	if err := e.sortCrossings(); err != nil {
-		return err
-	}
-	if err := disk.WantRoom(e.Dir, e.bytes(), "the parts need", "name another directory"); err != nil {
-		return err
-	}
+	e.sortCrossings()
+	must.Do(disk.WantRoom(e.Dir, e.bytes(), "the parts need", "name another directory"))
 	for p := range e.Parts {
-		if err := e.part(p); err != nil {
-			return err
-		}
-		if err := e.Done(p); err != nil {
-			return err
-		}
+		e.part(p)
+		must.Do(e.Done(p))
 	}
 	return nil
 }
@@ -95,10 +81,10 @@ func (e *Export) typed() bool { return len(e.book.NodeTypes) > 1 || len(e.book.E
 
 // sortCrossings finds the edges that cross from one part to another. DGL keeps them in both,
 // after the edges that belong to a part.
-func (e *Export) sortCrossings() error {
+func (e *Export) sortCrossings() {
 	for q, part := range e.Parts {
 		lo, hi := e.book.Nodes(q)
-		err := e.eachEdge(part, func(relation int, id int64, src, dst []int64) {
+		e.eachEdge(part, func(relation int, id int64, src, dst []int64) {
 			for i, u := range src {
 				if u < lo || u >= hi {
 					_, owner, _ := e.book.Owner(u)
@@ -106,25 +92,17 @@ func (e *Export) sortCrossings() error {
 				}
 			}
 		})
-		if err != nil {
-			return err
-		}
 	}
-	return nil
 }
 
 // eachEdge yields the edges of all relations of a part, with the id of the first of each run.
-func (e *Export) eachEdge(part Exported, yield func(relation int, id int64, src, dst []int64)) error {
+func (e *Export) eachEdge(part Exported, yield func(relation int, id int64, src, dst []int64)) {
 	for r := range e.book.EdgeTypes {
-		err := part.EachEdge(r, e.Room, func(first int64, src, dst []int64) error {
+		must.Do(part.EachEdge(r, e.Room, func(first int64, src, dst []int64) error {
 			yield(r, first, src, dst)
 			return nil
-		})
-		if err != nil {
-			return err
-		}
+		}))
 	}
-	return nil
 }
 
 // bytes is the most that the files take.
@@ -151,42 +129,27 @@ func sumsRoom(files ...*layout) (n int64) {
 }
 
 // part writes the files of part p.
-func (e *Export) part(p int) error {
-	if err := e.graph(p); err != nil {
-		return err
-	}
+func (e *Export) part(p int) {
+	e.graph(p)
 	part, dir := e.Parts[p], e.partDir(p)
-	err := exportFeatures(filepath.Join(dir, Files[1].Name), part, false)
-	if err == nil {
-		err = exportFeatures(filepath.Join(dir, Files[2].Name), part, true)
-	}
+	exportFeatures(filepath.Join(dir, Files[1].Name), part, false)
+	exportFeatures(filepath.Join(dir, Files[2].Name), part, true)
 	sums := map[string]disk.Checksums{}
 	for _, of := range Files {
-		if err == nil {
-			sums[of.Key], err = disk.SumsOf(of.What, filepath.Join(dir, of.Name), of.Arrays)
-		}
+		sums[of.Key] = must.Get(disk.SumsOf(of.What, filepath.Join(dir, of.Name), of.Arrays))
 	}
-	if err != nil {
-		return err
-	}
-	return disk.WriteSums(dir, sums)
+	must.Do(disk.WriteSums(dir, sums))
 }
 
 // exportFeatures copies features to a file.
-func exportFeatures(path string, part Exported, edge bool) error {
+func exportFeatures(path string, part Exported, edge bool) {
 	var l layout
 	list := part.Features(edge)
 	at := l.tensors(list)
-	f, err := l.create(path)
-	if err != nil {
-		return err
-	}
+	f := must.Get(l.create(path))
 	defer f.Close()
 	for i, t := range list {
-		a, err := part.Feature(edge, t.Name)
-		if err != nil {
-			return err
-		}
+		a := must.Get(part.Feature(edge, t.Name))
 		row := t.RowBytes()
 		if row == 0 {
 			continue
@@ -194,35 +157,26 @@ func exportFeatures(path string, part Exported, edge bool) error {
 		buf := make([]byte, row*max(1, min(t.Shape[0], (4<<20)/row)))
 		for first := int64(0); first < t.Shape[0]; {
 			n := min(t.Shape[0]-first, int64(len(buf))/row)
-			err := a.ReadRows(first, buf[:n*row])
-			if err == nil {
-				_, err = f.WriteAt(buf[:n*row], at[i]+first*row)
-			}
-			if err != nil {
-				return err
-			}
+			must.Do(a.ReadRows(first, buf[:n*row]))
+			must.Get(f.WriteAt(buf[:n*row], at[i]+first*row))
 			first += n
 		}
 	}
-	return f.Close()
+	must.Do(f.Close())
 }
 
 // graph writes the graph of part p: its own nodes and then those at the other ends of edges;
 // the edges into own nodes and then those that leave the part.
-func (e *Export) graph(p int) error {
+func (e *Export) graph(p int) {
 	part, crossing := e.Parts[p], e.crossing[p]
 	lo, hi := e.book.Nodes(p)
 	nodes, own, err := part.Nodes()
-	if err != nil {
-		return err
-	}
+	must.Do(err)
 	e.halo.Clear()
 	for _, id := range nodes[own:] {
 		e.halo.Add(id)
 	}
-	if err := crossing.each(func(c [4]int64) { e.halo.Add(c[1]) }); err != nil {
-		return err
-	}
+	crossing.each(func(c [4]int64) { e.halo.Add(c[1]) })
 	all := hi - lo + e.halo.Seal()
 	_, edges := e.numEdges(p)
 	local := func(id int64) int64 {
@@ -233,10 +187,7 @@ func (e *Export) graph(p int) error {
 	}
 	var l layout
 	at := l.partition(all, edges, e.typed())
-	f, err := l.create(filepath.Join(e.partDir(p), Files[0].Name))
-	if err != nil {
-		return err
-	}
+	f := must.Get(l.create(filepath.Join(e.partDir(p), Files[0].Name)))
 	defer f.Close()
 	var out []*disk.Appender
 	column := func(off, size int64) *disk.Appender {
@@ -272,15 +223,13 @@ func (e *Export) graph(p int) error {
 		inner.Write([]byte{mark})
 		kind.Write([]byte{byte(c[3]), byte(c[3] >> 8), byte(c[3] >> 16), byte(c[3] >> 24)}[:4*typed])
 	}
-	err = e.eachEdge(part, func(relation int, first int64, src, dst []int64) {
+	e.eachEdge(part, func(relation int, first int64, src, dst []int64) {
 		for i, u := range src {
 			edge([4]int64{u, dst[i], first + int64(i), int64(relation)}, 1)
 		}
 	})
-	if err == nil {
-		err = crossing.each(func(c [4]int64) { edge(c, 0) })
-	}
-	return errors.Join(err, disk.FinishAll(out), f.Close())
+	crossing.each(func(c [4]int64) { edge(c, 0) })
+	must.Do(errors.Join(disk.FinishAll(out), f.Close()))
 }
 
 // crossings is a file of edges that leave a part: source, destination, id and relation of each.
@@ -308,23 +257,18 @@ func (c *crossings) add(edge [4]int64) {
 }
 
 // each calls visit with the edges. No more are added.
-func (c *crossings) each(visit func(edge [4]int64)) error {
-	if err := c.w.Flush(); err != nil {
-		return err
-	}
+func (c *crossings) each(visit func(edge [4]int64)) {
+	must.Do(c.w.Flush())
 	r := bufio.NewReaderSize(io.NewSectionReader(c.f, 0, 32*c.count), 1<<20)
 	var b [32]byte
 	for range c.count {
-		if _, err := io.ReadFull(r, b[:]); err != nil {
-			return err
-		}
+		must.Get(io.ReadFull(r, b[:]))
 		var edge [4]int64
 		for i := range edge {
 			edge[i] = int64(binary.LittleEndian.Uint64(b[8*i:]))
 		}
 		visit(edge)
 	}
-	return nil
 }
 
 func (c *crossings) close() error {

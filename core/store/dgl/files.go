@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"sar/core/graph"
+	"sar/core/internal/must"
 	"sar/core/store/disk"
 )
 
@@ -38,23 +39,16 @@ func Open(description string, paths map[string]string, sums map[string]disk.Chec
 			p = nil
 		}
 	}()
+	defer must.Return(&err)
 	for i, of := range Files {
 		if p.files[i], err = disk.OpenFile(of.What, paths[of.Key]); err != nil {
 			return p, fmt.Errorf("%w (named by %s)", err, description)
 		}
-		if sums == nil {
-			continue
-		}
-		if sums[of.Key] == nil {
-			return p, disk.NoSums(paths[disk.SumsKey], of.Key)
-		}
-		if err := p.files[i].Attach(sums[of.Key]); err != nil {
-			return p, err
+		if sums != nil {
+			must.Do(p.files[i].Attach(must.Get(disk.SumsIn(sums, paths[disk.SumsKey], of.Key))))
 		}
 	}
-	if err := p.openGraph(p.files[0]); err != nil {
-		return p, err
-	}
+	p.openGraph(p.files[0])
 	nodes, edges := map[string]int64{}, map[string]int64{}
 	for t, name := range book.NodeTypes {
 		nodes[name] = book.NumNodes(t, part)
@@ -62,10 +56,9 @@ func Open(description string, paths map[string]string, sums map[string]disk.Chec
 	for t, et := range book.EdgeTypes {
 		edges[et.String()] = book.NumEdges(t, part)
 	}
-	if p.nodeFeats, err = features(p.files[1], nodes, graph.OnlyNodeType); err == nil {
-		p.edgeFeats, err = features(p.files[2], edges, graph.OnlyEdgeType.String())
-	}
-	return p, err
+	p.nodeFeats = features(p.files[1], nodes, graph.OnlyNodeType)
+	p.edgeFeats = features(p.files[2], edges, graph.OnlyEdgeType.String())
+	return p, nil
 }
 
 // Features are those of edges or of nodes, by name.
@@ -95,31 +88,22 @@ func (p *Part) Close() error {
 // features reads the headers of a feature file and holds the number of rows
 // of each against the type it belongs to. Names without a type are those of
 // older versions of DGL, which had one.
-func features(f *disk.File, rows map[string]int64, only string) (map[string]disk.Array, error) {
-	list, err := parseTensors(f)
-	if err != nil {
-		return nil, err
-	}
+func features(f *disk.File, rows map[string]int64, only string) map[string]disk.Array {
 	out := map[string]disk.Array{}
-	for _, a := range list {
+	for _, a := range must.Get(parseTensors(f)) {
 		name := a.name
 		if !strings.Contains(name, "/") {
 			name = only + "/" + name
 		}
 		typ, _, _ := strings.Cut(name, "/")
 		n, ok := rows[typ]
-		if !ok {
-			return nil, f.Bad(a.Offset, "features of a type of this graph", "%q", name)
-		}
-		if len(a.Shape) == 0 || a.Shape[0] != n {
-			return nil, f.Bad(a.Offset, fmt.Sprintf("%d rows of feature %q, as many as the partition has", n, name), "shape %v",
-				a.Shape)
-		}
-		if _, twice := out[name]; twice {
-			return nil, f.Bad(a.Offset, "each feature once", "%q again", name)
-		}
+		f.Want(ok, a.Offset, "features of a type of this graph", "%q", name)
+		f.Want(len(a.Shape) > 0 && a.Shape[0] == n, a.Offset,
+			fmt.Sprintf("%d rows of feature %q, as many as the partition has", n, name), "shape %v", a.Shape)
+		_, twice := out[name]
+		f.Want(!twice, a.Offset, "each feature once", "%q again", name)
 		a.Name = fmt.Sprintf("feature %q", name)
 		out[name] = a.Array
 	}
-	return out, nil
+	return out
 }

@@ -8,6 +8,7 @@ import (
 
 	"sar/core/graph"
 	"sar/core/internal/dtypes"
+	"sar/core/internal/must"
 	"sar/core/store/disk"
 )
 
@@ -29,32 +30,24 @@ type Part struct {
 }
 
 // openGraph reads the headers of the graph file.
-func (p *Part) openGraph(f *disk.File) error {
-	g, err := parseGraphs(f)
-	if err != nil {
-		return err
-	}
+func (p *Part) openGraph(f *disk.File) {
+	g := must.Get(parseGraphs(f))
 	book, part := p.book, p.part
-	if len(g.relations) != 1 || len(g.numNodes) != 1 {
-		return f.Bad(graphsHeader, "a partition: a graph of one node type and one relation, types being data",
-			"%d node types and %d relations", len(g.numNodes), len(g.relations))
-	}
+	f.Want(len(g.relations) == 1 && len(g.numNodes) == 1, graphsHeader,
+		"a partition: a graph of one node type and one relation, types being data", "%d node types and %d relations",
+		len(g.numNodes), len(g.relations))
 	p.f, p.m, p.nodes = f, g.relations[0], g.numNodes[0]
 	at := p.m.col.Offset
-	if p.m.numSrc != p.nodes || p.m.numDst != p.nodes {
-		return f.Bad(at, fmt.Sprintf("edges among the %d nodes of the partition", p.nodes), "a matrix of %d by %d",
-			p.m.numSrc, p.m.numDst)
-	}
+	f.Want(p.m.numSrc == p.nodes && p.m.numDst == p.nodes, at,
+		fmt.Sprintf("edges among the %d nodes of the partition", p.nodes), "a matrix of %d by %d", p.m.numSrc, p.m.numDst)
 	lo, hi := book.Nodes(part)
 	p.inner = hi - lo
 	lo, hi = book.Edges(part)
 	p.innerEdges = hi - lo
-	if p.nodes < p.inner {
-		return f.Bad(at, fmt.Sprintf("at least the %d nodes that partition %d owns", p.inner, part), "%d", p.nodes)
-	}
-	if p.m.edges < p.innerEdges {
-		return f.Bad(at, fmt.Sprintf("at least the %d edges that partition %d owns", p.innerEdges, part), "%d", p.m.edges)
-	}
+	f.Want(p.nodes >= p.inner, at, fmt.Sprintf("at least the %d nodes that partition %d owns", p.inner, part), "%d",
+		p.nodes)
+	f.Want(p.m.edges >= p.innerEdges, at, fmt.Sprintf("at least the %d edges that partition %d owns", p.innerEdges, part),
+		"%d", p.m.edges)
 	type wanted struct {
 		into  *disk.Array
 		frame []namedArray
@@ -74,19 +67,14 @@ func (p *Part) openGraph(f *disk.File) error {
 	}
 	for _, w := range list {
 		i := slices.IndexFunc(w.frame, func(a namedArray) bool { return a.name == w.name })
-		if i < 0 {
-			return f.Bad(at, fmt.Sprintf("%s (%q)", w.what, w.name), "none: this is no graph of a partition")
-		}
+		f.Want(i >= 0, at, fmt.Sprintf("%s (%q)", w.what, w.name), "none: this is no graph of a partition")
 		*w.into = w.frame[i].Array
 		w.into.Name = w.what
 		if w.into.DType == dtypes.Bool {
 			w.into.DType = dtypes.Uint8
 		}
-		if err := w.into.WantVector(w.n); err != nil {
-			return err
-		}
+		must.Do(w.into.WantVector(w.n))
 	}
-	return nil
 }
 
 // checkNodes reads the ids of all local nodes into ids and checks that the
@@ -161,7 +149,8 @@ func (p *Part) checkUnread() error {
 // Batches streams the edges of the partition with their ids, types and marks,
 // and checks every inner edge: it ends in an inner node, and its id is of the
 // range that the book gives this partition and its type.
-func (p *Part) Batches(yield func(graph.EdgeBatch) error) error {
+func (p *Part) Batches(yield func(graph.EdgeBatch) error) (err error) {
+	defer must.Return(&err)
 	room := min(disk.Batch, p.m.edges)
 	buf := struct {
 		id, typ []int64
@@ -176,51 +165,42 @@ func (p *Part) Batches(yield func(graph.EdgeBatch) error) error {
 			arrays = append(arrays, *p.edgeType)
 		}
 		for _, a := range arrays {
-			g, err := newGather(a)
-			if err != nil {
-				return err
-			}
+			g := must.Get(newGather(a))
 			defer g.view.Free()
 			permuted = append(permuted, g)
 		}
 	}
-	read := func(which int, a *disk.Array, at int64, eid, dst []int64) error {
+	read := func(which int, a *disk.Array, at int64, eid, dst []int64) {
 		if eid == nil {
-			return a.Ints(at, dst)
+			must.Do(a.Ints(at, dst))
+		} else {
+			must.Do(permuted[which].at(eid, dst))
 		}
-		return permuted[which].at(eid, dst)
 	}
 	batches := 0
-	return p.slots(func(at int64, src, dst, eid []int64) error {
+	return p.slots(func(at int64, src, dst, eid []int64) (err error) {
+		defer must.Return(&err)
 		n := len(src)
 		b := graph.EdgeBatch{Src: src, Dst: dst, ID: buf.id[:n], Inner: buf.inner[:n]}
 		typ := buf.typ[:n]
-		if err := read(1, &p.innerEdge, at, eid, typ); err != nil {
-			return err
-		}
+		read(1, &p.innerEdge, at, eid, typ)
 		for i, v := range typ {
 			b.Inner[i] = 0
 			if v != 0 {
 				b.Inner[i] = 1
 			}
 		}
-		if err := read(0, &p.edgeID, at, eid, b.ID); err != nil {
-			return err
-		}
+		read(0, &p.edgeID, at, eid, b.ID)
 		if p.edgeType != nil {
 			b.Type = buf.typ32[:n]
-			if err := read(2, p.edgeType, at, eid, typ); err != nil {
-				return err
-			}
+			read(2, p.edgeType, at, eid, typ)
 		}
 		if batches++; batches%8 == 0 {
 			for _, g := range permuted {
 				g.view.Forget()
 			}
 		}
-		if err := p.checkEdges(&b, typ, at, eid); err != nil {
-			return err
-		}
+		must.Do(p.checkEdges(&b, typ, at, eid))
 		return yield(b)
 	})
 }

@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+
+	"sar/core/internal/must"
 )
 
 // FormatError says that a file is damaged, or is not what its place demands.
@@ -37,6 +39,13 @@ func (e *FormatError) Error() string {
 // Bad is the error of what is wrong at a byte of a file, -1 where it is none.
 func Bad(file string, off int64, want, got string, args ...any) error {
 	return &FormatError{File: file, Offset: off, Want: want, Got: fmt.Sprintf(got, args...)}
+}
+
+// Want ends the steps of a reader (package must) where a file is not what it has to be. All its arguments are made.
+func Want(ok bool, file string, off int64, want, got string, args ...any) {
+	if !ok {
+		must.Do(Bad(file, off, want, got, args...))
+	}
 }
 
 // mend is what to do about a partition's file. Programs write these, so what is

@@ -36,6 +36,11 @@ func (f *File) Bad(off int64, want, got string, args ...any) error {
 	return Bad(f.Name, off, want, got, args...)
 }
 
+// Want is Want of the file.
+func (f *File) Want(ok bool, off int64, want, got string, args ...any) {
+	Want(ok, f.Name, off, want, got, args...)
+}
+
 // ReadRaw fills p from off, whatever checksums say. A file that has shrunk since
 // it was opened is a format error like one that was short from the start.
 func (f *File) ReadRaw(p []byte, off int64, what string) error {

@@ -80,7 +80,15 @@ func (o *Object[T]) Set(name string, value T) {
 	*o = append(*o, Member[T]{name, value})
 }
 
-func JSONError(name string, off int64, want string, err error) error {
+// Decode decodes what a file says. At off, which is -1 where nobody knows, is what want says.
+func Decode(name string, off int64, data []byte, into any, want string) error {
+	if err := json.Unmarshal(data, into); err != nil {
+		return jsonError(name, off, want, err)
+	}
+	return nil
+}
+
+func jsonError(name string, off int64, want string, err error) error {
 	var syn *json.SyntaxError
 	var typ *json.UnmarshalTypeError
 	got := err.Error()

@@ -10,6 +10,8 @@ import (
 	"hash/crc32"
 	"os"
 	"path/filepath"
+
+	"sar/core/internal/must"
 )
 
 // SumsKey is the key of the path of a file of checksums.
@@ -60,35 +62,26 @@ func (s Checksums) json() fileSumJSON {
 }
 
 // parseSums reads a file of checksums.
-func parseSums(name string, data []byte) (map[string]Checksums, error) {
-	bad := func(want, got string, args ...any) error { return Bad(name, -1, want, got, args...) }
+func parseSums(name string, data []byte) (out map[string]Checksums, err error) {
+	defer must.Return(&err)
+	want := func(ok bool, want, got string, args ...any) { Want(ok, name, -1, want, got, args...) }
 	var top sumsJSON
-	if err := json.Unmarshal(data, &top); err != nil {
-		return nil, JSONError(name, 0, "a JSON object of checksums", err)
-	}
-	if top.Format != sumsFormat || top.Method != sumsMethod {
-		return nil, bad(fmt.Sprintf("the format %q with %q", sumsFormat, sumsMethod), "%q with %q", top.Format, top.Method)
-	}
-	if sealed, err := CheckSeal(name, data); err != nil {
-		return nil, err
-	} else if !sealed {
-		return nil, bad(fmt.Sprintf("the key %q, the checksum of this file", SealKey), "no such key")
-	}
-	out := map[string]Checksums{}
+	must.Do(Decode(name, 0, data, &top, "a JSON object of checksums"))
+	want(top.Format == sumsFormat && top.Method == sumsMethod,
+		fmt.Sprintf("the format %q with %q", sumsFormat, sumsMethod), "%q with %q", top.Format, top.Method)
+	must.Do(WantSeal(name, data))
+	out = map[string]Checksums{}
 	for key, of := range top.Files {
 		var list Checksums
 		var at int64
 		for i, r := range of.Ranges {
-			if r.Bytes < 1 || r.Bytes > of.Bytes-at || r.Block < 1 || r.Block > maxBlock {
-				return nil, bad(fmt.Sprintf("range %d of %q inside its %d bytes, in blocks of 1 to %d", i, key, of.Bytes, maxBlock),
-					"%d bytes in blocks of %d", r.Bytes, r.Block)
-			}
+			want(r.Bytes >= 1 && r.Bytes <= of.Bytes-at && r.Block >= 1 && r.Block <= maxBlock,
+				fmt.Sprintf("range %d of %q inside its %d bytes, in blocks of 1 to %d", i, key, of.Bytes, maxBlock),
+				"%d bytes in blocks of %d", r.Bytes, r.Block)
 			next := sumRange{Array: r.Array, Off: at, Size: r.Bytes, block: r.Block}
 			digits, err := hex.DecodeString(r.Sums)
-			if err != nil || len(digits)%4 != 0 || int64(len(digits)/4) != next.blocks() {
-				return nil, bad(fmt.Sprintf("%d checksums of range %d of %q, 8 digits each", next.blocks(), i, key),
-					"%d characters", len(r.Sums))
-			}
+			want(err == nil && len(digits)%4 == 0 && int64(len(digits)/4) == next.blocks(),
+				fmt.Sprintf("%d checksums of range %d of %q, 8 digits each", next.blocks(), i, key), "%d characters", len(r.Sums))
 			next.sums = make([]uint32, len(digits)/4)
 			for k := range next.sums {
 				next.sums[k] = binary.BigEndian.Uint32(digits[4*k:])
@@ -96,9 +89,7 @@ func parseSums(name string, data []byte) (map[string]Checksums, error) {
 			list = append(list, next)
 			at += r.Bytes
 		}
-		if at != of.Bytes || at == 0 {
-			return nil, bad(fmt.Sprintf("checksums of all %d bytes of %q", of.Bytes, key), "of %d", at)
-		}
+		want(at == of.Bytes && at != 0, fmt.Sprintf("checksums of all %d bytes of %q", of.Bytes, key), "of %d", at)
 		out[key] = list
 	}
 	return out, nil
@@ -125,7 +116,7 @@ func Seal(v any) ([]byte, error) {
 func CheckSeal(name string, data []byte) (sealed bool, err error) {
 	sum, found, err := sumJSON(data)
 	if err != nil {
-		return false, JSONError(name, 0, "a JSON object", err)
+		return false, jsonError(name, 0, "a JSON object", err)
 	}
 	if found == nil {
 		return false, nil
@@ -139,6 +130,15 @@ func CheckSeal(name string, data []byte) (sealed bool, err error) {
 		}
 	}
 	return true, nil
+}
+
+// WantSeal is CheckSeal of what has to have a checksum.
+func WantSeal(name string, data []byte) error {
+	sealed, err := CheckSeal(name, data)
+	if err == nil && !sealed {
+		err = Bad(name, -1, fmt.Sprintf("the key %q, the checksum of this file", SealKey), "no such key")
+	}
+	return err
 }
 
 // sumJSON is the checksum of what a JSON object says but for the key "checksum",
@@ -166,8 +166,12 @@ func OpenSums(path string) (sums map[string]Checksums, size int64, err error) {
 	return sums, int64(len(data)), err
 }
 
-func NoSums(path, key string) error {
-	return Bad(path, -1, fmt.Sprintf("checksums of %q", key), "none")
+// SumsIn are those of a file, which sums, of the file at a path, has to have.
+func SumsIn(sums map[string]Checksums, path, key string) (Checksums, error) {
+	if sums[key] == nil {
+		return nil, Bad(path, -1, fmt.Sprintf("checksums of %q", key), "none")
+	}
+	return sums[key], nil
 }
 
 // WriteSums writes a file of checksums.
@@ -176,11 +180,16 @@ func WriteSums(dir string, sums map[string]Checksums) error {
 	for key, of := range sums {
 		top.Files[key] = of.json()
 	}
-	text, err := Seal(top)
+	return WriteSealed(filepath.Join(dir, SumsFile), top)
+}
+
+// WriteSealed writes a file that Seal makes.
+func WriteSealed(path string, v any) error {
+	text, err := Seal(v)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, SumsFile), text, 0o664)
+	return os.WriteFile(path, text, 0o664)
 }
 
 // SumsOf reads a file and sums it up.

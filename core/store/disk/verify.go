@@ -25,6 +25,13 @@ func (e Errors) MarshalJSON() ([]byte, error) {
 	return json.Marshal(texts)
 }
 
+// WantSums has it that the file has checksums among those of the file at a path.
+func (r *FileReport) WantSums(sums map[string]Checksums, path, key string) {
+	if _, err := SumsIn(sums, path, key); err != nil {
+		r.Damage = append(r.Damage, err)
+	}
+}
+
 // VerifyFile reads one file, by its checksums where there are some.
 func VerifyFile(what, path string, sums Checksums, arrays func(*File) ([]Array, error)) FileReport {
 	r := FileReport{File: path, Summed: sums != nil}

@@ -1,14 +1,15 @@
 package input
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"sar/core/graph"
+	"sar/core/internal/must"
 	"sar/core/store/disk"
 	"sar/core/store/npy"
 )
@@ -65,47 +66,41 @@ func newDirectory(path string) *directory {
 }
 
 // openDirectory opens a graph directory: reads its description and the headers of its files.
-func openDirectory(dir string) (Graph, error) {
+func openDirectory(dir string) (_ Graph, err error) {
 	path := filepath.Join(dir, Description)
 	top, _, err := readGraphJSON(path)
 	if err != nil {
 		return nil, err
 	}
 	g := newDirectory(path)
-	if err = g.openSums(top.Checksums); err == nil {
-		err = g.nodeTypes(top.NodeTypes)
-	}
-	if err == nil {
-		err = g.edgeTypes(top.EdgeTypes)
-	}
-	if err == nil {
-		err = g.plausible()
-	}
-	if err != nil {
-		g.Close()
-		return nil, err
-	}
+	defer func() {
+		if err != nil {
+			g.Close()
+		}
+	}()
+	defer must.Return(&err)
+	must.Do(g.openSums(top.Checksums))
+	g.nodeTypes(top.NodeTypes)
+	g.edgeTypes(top.EdgeTypes)
+	// More nodes than data stand behind are refused: what works on the graph takes memory for every one.
+	limit := 2*g.NumEdges() + 16*g.Size()
+	g.Want(g.NumNodes() <= limit, fmt.Sprintf("at most %d nodes in files of this size", limit), "%d", g.NumNodes())
 	return g, nil
 }
 
 // readGraphJSON reads a description and holds it against its own checksum, if it has one.
 func readGraphJSON(path string) (top description, data []byte, err error) {
+	defer must.Return(&err)
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 		return top, nil, &disk.FormatError{File: filepath.Dir(path), Offset: -1,
 			Want: fmt.Sprintf("a graph: a directory with a %s, or an .npz file", Description),
 			Got:  "a directory without one", Remedy: "sar ingest makes one out of tables of nodes and edges"}
 	}
-	if data, err = disk.ReadJSON("the description of the graph", path); err != nil {
-		return top, nil, err
-	}
-	if err := json.Unmarshal(data, &top); err != nil {
-		return top, nil, disk.JSONError(path, 0, "the description of a graph", err)
-	}
-	if top.Format != graphFormat {
-		return top, nil, disk.Bad(path, -1, fmt.Sprintf(`"format" to be %q`, graphFormat), "%q", top.Format)
-	}
-	_, err = disk.CheckSeal(path, data)
-	return top, data, err
+	data = must.Get(disk.ReadJSON("the description of the graph", path))
+	must.Do(disk.Decode(path, 0, data, &top, "the description of a graph"))
+	disk.Want(top.Format == graphFormat, path, -1, fmt.Sprintf(`"format" to be %q`, graphFormat), "%q", top.Format)
+	must.Get(disk.CheckSeal(path, data))
+	return top, data, nil
 }
 
 // openSums reads the file of checksums that the description names, if it names one.
@@ -120,125 +115,72 @@ func (g *directory) openSums(name string) error {
 	return err
 }
 
-func (g *directory) nodeTypes(list disk.Object[nodeTypeJSON]) error {
-	if len(list) == 0 {
-		return g.Bad(`"node_types" to name at least one`, "none")
-	}
+func (g *directory) nodeTypes(list disk.Object[nodeTypeJSON]) {
+	g.Want(len(list) > 0, `"node_types" to name at least one`, "none")
 	for _, t := range list {
-		if t.Name == "" || len(t.Name) > disk.MaxName || strings.ContainsAny(t.Name, ":/\\\x00") {
-			return g.Bad("names of node types without colons and slashes", "%q", t.Name)
-		}
-		of, err := g.rows(t.Name, t.Value.Count, t.Value.Features)
-		if err != nil {
-			return err
-		}
-		g.Nodes = append(g.Nodes, of)
+		g.Want(isName(t.Name, ":/\\\x00"), "names of node types without colons and slashes", "%q", t.Name)
+		g.Nodes = append(g.Nodes, g.rows(t.Name, t.Value.Count, t.Value.Features))
 		if ids := t.Value.IDs; ids != nil {
-			if g.ids[t.Name], err = g.Inside(fmt.Sprintf("the ids of %q", t.Name), ids.File); err != nil {
-				return err
-			}
+			g.ids[t.Name] = must.Get(g.Inside(fmt.Sprintf("the ids of %q", t.Name), ids.File))
 		}
 	}
-	return nil
 }
 
-func (g *directory) edgeTypes(list []edgeTypeJSON) error {
-	if len(list) == 0 {
-		return g.Bad(`"edge_types" to have at least one relation`, "none")
-	}
+// isName tells whether something may be called so, by a name without certain characters.
+func isName(name, without string) bool {
+	return name != "" && len(name) <= disk.MaxName && !strings.ContainsAny(name, without)
+}
+
+func (g *directory) edgeTypes(list []edgeTypeJSON) {
+	g.Want(len(list) > 0, `"edge_types" to have at least one relation`, "none")
 	seen := map[string]bool{}
 	for _, t := range list {
 		name := strings.Join(t.Type, ":")
 		triple, err := graph.ParseEdgeType(name)
-		if err != nil || len(t.Type) != 3 || len(name) > disk.MaxName || strings.ContainsAny(name, "/\\\x00") {
-			return g.Bad(`"type" of a relation to be ["source", "relation", "destination"], without colons and slashes`, "%q",
-				t.Type)
-		}
-		if seen[name] {
-			return g.Bad("each relation once", "%s again", name)
-		}
+		g.Want(err == nil && len(t.Type) == 3 && isName(name, "/\\\x00"),
+			`"type" of a relation to be ["source", "relation", "destination"], without colons and slashes`, "%q", t.Type)
+		g.Want(!seen[name], "each relation once", "%s again", name)
 		seen[name] = true
-		of, err := g.rows(name, t.Count, t.Features)
-		if err != nil {
-			return err
-		}
-		if of.Src, err = g.nodeType(triple, triple.Src); err != nil {
-			return err
-		}
-		if of.Dst, err = g.nodeType(triple, triple.Dst); err != nil {
-			return err
-		}
-		if of.Runs, err = g.inEdges(name, t, g.Nodes[of.Dst].Rows); err != nil {
-			return err
-		}
+		of := g.rows(name, t.Count, t.Features)
+		of.Src, of.Dst = g.nodeType(triple, triple.Src), g.nodeType(triple, triple.Dst)
+		of.Runs = g.inEdges(name, t, g.Nodes[of.Dst].Rows)
 		g.Edges = append(g.Edges, of)
 	}
-	return nil
 }
 
-func (g *directory) nodeType(t graph.EdgeType, name string) (int, error) {
-	for i, of := range g.Nodes {
-		if of.Name == name {
-			return i, nil
-		}
-	}
-	return 0, g.Bad(fmt.Sprintf(`the node types of relation %s among "node_types"`, t), "%q", name)
+func (g *directory) nodeType(t graph.EdgeType, name string) int {
+	i := slices.IndexFunc(g.Nodes, func(of Table) bool { return of.Name == name })
+	g.Want(i >= 0, fmt.Sprintf(`the node types of relation %s among "node_types"`, t), "%q", name)
+	return i
 }
 
 // rows opens the features of a type.
-func (g *directory) rows(name string, count int64, features disk.Object[npy.Described]) (of Table, err error) {
-	of = Table{Name: name, Rows: count, Arrays: map[string]disk.Array{}}
-	if count < 0 || count > disk.MaxCount {
-		return of, g.Bad(fmt.Sprintf(`"count" of %q to be from 0 to %d`, name, int64(disk.MaxCount)), "%d", count)
-	}
+func (g *directory) rows(name string, count int64, features disk.Object[npy.Described]) Table {
+	of := Table{Name: name, Rows: count, Arrays: map[string]disk.Array{}}
+	g.Want(count >= 0 && count <= disk.MaxCount,
+		fmt.Sprintf(`"count" of %q to be from 0 to %d`, name, int64(disk.MaxCount)), "%d", count)
 	for _, f := range features {
-		if f.Name == "" || len(f.Name) > disk.MaxName || strings.ContainsAny(f.Name, "/\\\x00") || f.Name == OrigID {
-			return of, g.Bad(fmt.Sprintf("names of features without slashes and not %q", OrigID), "%q of %q", f.Name, name)
-		}
-		a, err := g.Open(fmt.Sprintf("feature %q of %s", f.Name, name), f.Value)
-		if err != nil {
-			return of, err
-		}
-		if len(a.Shape) == 0 || a.Shape[0] != count {
-			return of, a.File.Bad(-1, fmt.Sprintf("%d rows of %s", count, a.Name), "shape %v", a.Shape)
-		}
+		g.Want(isName(f.Name, "/\\\x00") && f.Name != OrigID,
+			fmt.Sprintf("names of features without slashes and not %q", OrigID), "%q of %q", f.Name, name)
+		a := must.Get(g.Open(fmt.Sprintf("feature %q of %s", f.Name, name), f.Value))
+		a.File.Want(len(a.Shape) > 0 && a.Shape[0] == count, -1, fmt.Sprintf("%d rows of %s", count, a.Name), "shape %v",
+			a.Shape)
 		of.Arrays[f.Name] = *a
 	}
-	return of, nil
+	return of
 }
 
 // inEdges opens the CSR of a relation into so many destinations.
-func (g *directory) inEdges(name string, t edgeTypeJSON, rows int64) (*CSR, error) {
-	c := &CSR{relation: name}
-	for _, of := range []struct {
-		into *disk.Array
-		what string
-		from *npy.Described
-		n    int64
-	}{{&c.ptr, "indptr", t.Indptr, rows + 1}, {&c.source, "source", t.Source, t.Count}} {
-		if of.from == nil {
-			return nil, g.Bad(fmt.Sprintf("%q of relation %s", of.what, name), "no such key")
-		}
-		a, err := g.Open(fmt.Sprintf("%q of %s", of.what, name), *of.from)
-		if err == nil {
-			err = a.WantVector(of.n)
-		}
-		if err != nil {
-			return nil, err
-		}
-		*of.into = *a
+func (g *directory) inEdges(name string, t edgeTypeJSON, rows int64) *CSR {
+	open := func(what string, from *npy.Described, n int64) disk.Array {
+		g.Want(from != nil, fmt.Sprintf("%q of relation %s", what, name), "no such key")
+		a := must.Get(g.Open(fmt.Sprintf("%q of %s", what, name), *from))
+		must.Do(a.WantVector(n))
+		return *a
 	}
-	return c, c.checkEnds()
-}
-
-// plausible refuses numbers of nodes that no data stand behind: what works on the graph
-// takes memory for every node.
-func (g *directory) plausible() error {
-	limit := 2*g.NumEdges() + 16*g.Size()
-	if g.NumNodes() > limit {
-		return g.Bad(fmt.Sprintf("at most %d nodes in files of this size", limit), "%d", g.NumNodes())
-	}
-	return nil
+	c := &CSR{name, open("indptr", t.Indptr, rows+1), open("source", t.Source, t.Count)}
+	c.checkEnds()
+	return c
 }
 
 func (g *directory) IDs() map[string]string { return g.ids }

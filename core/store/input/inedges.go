@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"sar/core/internal/dtypes"
+	"sar/core/internal/must"
 	"sar/core/internal/view"
 	"sar/core/mem"
 	"sar/core/store/disk"
@@ -18,19 +19,13 @@ type CSR struct {
 }
 
 // checkEnds holds the first and the last row pointer against the number of edges.
-func (c *CSR) checkEnds() error {
+func (c *CSR) checkEnds() {
 	var first, last [1]int64
-	if err := c.ptr.Ints(0, first[:]); err != nil {
-		return err
-	}
-	if err := c.ptr.Ints(c.ptr.Len-1, last[:]); err != nil {
-		return err
-	}
-	if first[0] != 0 || last[0] != c.source.Len {
-		return c.ptr.File.Bad(c.ptr.Offset, fmt.Sprintf("%s to begin with 0 and to end with the %d edges", c.ptr.Name,
-			c.source.Len), "%d and %d", first[0], last[0])
-	}
-	return nil
+	must.Do(c.ptr.Ints(0, first[:]))
+	must.Do(c.ptr.Ints(c.ptr.Len-1, last[:]))
+	c.ptr.File.Want(first[0] == 0 && last[0] == c.source.Len, c.ptr.Offset,
+		fmt.Sprintf("%s to begin with 0 and to end with the %d edges", c.ptr.Name, c.source.Len), "%d and %d", first[0],
+		last[0])
 }
 
 // EdgeRuns implements EdgeReader.

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"sar/core/graph"
+	"sar/core/internal/must"
 	"sar/core/store/disk"
 	"sar/core/store/npy"
 )
@@ -35,19 +36,22 @@ type npzGraph struct {
 	single  bool // one type, which names of arrays do not have before them
 }
 
-func OpenNPZ(f *disk.File) (Graph, error) {
+func OpenNPZ(f *disk.File) (_ Graph, err error) {
 	z, err := npy.OpenZip(f)
 	if err != nil {
 		f.Close()
 		return nil, err
 	}
-	g := &npzGraph{z: z}
-	for _, step := range []func() error{g.relations, g.countNodes, g.sortArrays} {
-		if err := step(); err != nil {
+	defer func() {
+		if err != nil {
 			z.Close()
-			return nil, err
 		}
-	}
+	}()
+	defer must.Return(&err)
+	g := &npzGraph{z: z}
+	g.relations()
+	g.countNodes()
+	g.sortArrays()
 	return g, nil
 }
 
@@ -61,7 +65,7 @@ func (g *npzGraph) prefix(kind string) string {
 
 // relations finds the edges, and node types by the names that they have in them. Both are
 // numbered in the order in which the file first names them.
-func (g *npzGraph) relations() error {
+func (g *npzGraph) relations() {
 	var triples []graph.EdgeType
 	for _, name := range g.z.Names {
 		text, is := strings.CutSuffix(name, "/edge_index")
@@ -69,9 +73,7 @@ func (g *npzGraph) relations() error {
 			continue
 		}
 		triple, err := graph.ParseEdgeType(text)
-		if err != nil {
-			return g.z.Arrays[name].File.Bad(-1, `edges under "source:relation:destination/edge_index"`, "%q", name)
-		}
+		g.z.Arrays[name].File.Want(err == nil, -1, `edges under "source:relation:destination/edge_index"`, "%q", name)
 		triples = append(triples, triple)
 	}
 	if g.single = len(triples) == 0; g.single {
@@ -105,37 +107,28 @@ func (g *npzGraph) relations() error {
 		}
 		delete(byName, kind)
 		a := g.z.Arrays[g.prefix(kind)+"edge_index"]
-		if a == nil {
-			return g.z.File.Bad(-1, `an array "edge_index" of shape [2, edges]`, "arrays %q", g.z.Names)
-		}
-		if err := (edgeIndex{a}).check(); err != nil {
-			return err
-		}
+		g.z.File.Want(a != nil, -1, `an array "edge_index" of shape [2, edges]`, "arrays %q", g.z.Names)
+		edgeIndex{a}.check()
 		g.Edges = append(g.Edges, Table{Name: kind, Rows: a.Shape[1], Arrays: map[string]disk.Array{}, Runs: edgeIndex{a},
 			Src: number(t.Src), Dst: number(t.Dst)})
 	}
-	return nil
 }
 
 // edgeIndex is an array [2, edges] of the ends of edges.
 type edgeIndex struct{ *disk.Array }
 
-func (a edgeIndex) check() error {
-	if len(a.Shape) != 2 || a.Shape[0] != 2 {
-		hint := ""
-		if len(a.Shape) == 2 && a.Shape[1] == 2 {
-			hint = ": save its transpose"
-		}
-		return a.File.Bad(a.Offset, `"edge_index" of shape [2, edges]`, "shape %v%s", a.Shape, hint)
+func (a edgeIndex) check() {
+	hint := ""
+	if len(a.Shape) == 2 && a.Shape[1] == 2 {
+		hint = ": save its transpose"
 	}
-	if !a.DType.IsInteger() {
-		return a.File.Bad(a.Offset, `"edge_index" of whole numbers`, "%s", a.DType)
-	}
-	return nil
+	a.File.Want(len(a.Shape) == 2 && a.Shape[0] == 2, a.Offset, `"edge_index" of shape [2, edges]`, "shape %v%s", a.Shape,
+		hint)
+	a.File.Want(a.DType.IsInteger(), a.Offset, `"edge_index" of whole numbers`, "%s", a.DType)
 }
 
 // countNodes finds the number of nodes of each type, from whatever says it first.
-func (g *npzGraph) countNodes() error {
+func (g *npzGraph) countNodes() {
 	for i := range g.Nodes {
 		of, from, prefix := &g.Nodes[i], "", g.prefix(g.Nodes[i].Name)
 		for _, name := range append([]string{prefix + "x", prefix + "y"}, g.z.Names...) {
@@ -144,46 +137,35 @@ func (g *npzGraph) countNodes() error {
 			if a == nil || !is || (short != "x" && short != "y" && !strings.HasSuffix(short, "mask")) {
 				continue
 			}
-			if len(a.Shape) == 0 {
-				return a.File.Bad(a.Offset, fmt.Sprintf("%q with a row for each node", name), "a scalar")
-			}
+			a.File.Want(len(a.Shape) > 0, a.Offset, fmt.Sprintf("%q with a row for each node", name), "a scalar")
 			if of.Rows < 0 {
 				of.Rows, from = a.Shape[0], name
-			} else if of.Rows != a.Shape[0] {
-				return a.File.Bad(a.Offset, fmt.Sprintf("%d rows of %q, as many as %q has", of.Rows, name, from), "%d", a.Shape[0])
 			}
+			a.File.Want(of.Rows == a.Shape[0], a.Offset, fmt.Sprintf("%d rows of %q, as many as %q has", of.Rows, name, from),
+				"%d", a.Shape[0])
 		}
 		key := prefix + "num_nodes"
 		if a := g.z.Arrays[key]; a != nil {
 			var n [1]int64
-			if a.Len != 1 || !a.DType.IsInteger() {
-				return a.File.Bad(a.Offset, fmt.Sprintf("%q, one whole number", key), "%s of shape %v", a.DType, a.Shape)
-			}
-			if err := a.Ints(0, n[:]); err != nil {
-				return err
-			}
-			if n[0] < 0 || (of.Rows >= 0 && of.Rows != n[0]) {
-				return a.File.Bad(a.Offset, fmt.Sprintf("%q equal to the %d rows of %q", key, of.Rows, from), "%d", n[0])
-			}
+			a.File.Want(a.Len == 1 && a.DType.IsInteger(), a.Offset, fmt.Sprintf("%q, one whole number", key), "%s of shape %v",
+				a.DType, a.Shape)
+			must.Do(a.Ints(0, n[:]))
+			a.File.Want(n[0] >= 0 && (of.Rows < 0 || of.Rows == n[0]), a.Offset,
+				fmt.Sprintf("%q equal to the %d rows of %q", key, of.Rows, from), "%d", n[0])
 			of.Rows = n[0]
 		}
 		if of.Rows < 0 {
-			if err := g.largest(i); err != nil {
-				return err
-			}
+			g.largest(i)
 		}
-		if err := g.plausible(of); err != nil {
-			return err
-		}
+		g.plausible(of)
 	}
-	return nil
 }
 
 // largest counts the nodes of a type as the largest id + 1.
-func (g *npzGraph) largest(kind int) error {
+func (g *npzGraph) largest(kind int) {
 	last := int64(-1)
 	for _, r := range g.Edges {
-		err := r.Runs.EdgeRuns(1<<62, 1<<62, func(_ int64, src, dst []int64) error {
+		must.Do(r.Runs.EdgeRuns(1<<62, 1<<62, func(_ int64, src, dst []int64) error {
 			for i := range src {
 				if r.Src == kind {
 					last = max(last, src[i])
@@ -193,32 +175,27 @@ func (g *npzGraph) largest(kind int) error {
 				}
 			}
 			return nil
-		})
-		if err != nil {
-			return err
-		}
+		}))
 	}
 	g.Nodes[kind].Rows = last + 1
-	return nil
 }
 
 // plausible refuses a number of nodes that no data of the file stand behind: what works on
 // the graph takes memory for every node.
-func (g *npzGraph) plausible(of *Table) error {
+func (g *npzGraph) plausible(of *Table) {
 	for name, a := range g.z.Arrays {
 		if strings.HasPrefix(name, g.prefix(of.Name)) && len(a.Shape) > 0 && a.Shape[0] == of.Rows && a.Len >= of.Rows {
-			return nil
+			return
 		}
 	}
-	if limit := 16*g.z.File.Size + 2*g.NumEdges(); of.Rows > limit {
-		return g.z.File.Bad(-1, fmt.Sprintf("at most %d nodes of type %q in a file of %d bytes without a row for each", limit,
-			of.Name, g.z.File.Size), "%d", of.Rows)
-	}
-	return nil
+	limit := 16*g.z.File.Size + 2*g.NumEdges()
+	g.z.File.Want(of.Rows <= limit, -1,
+		fmt.Sprintf("at most %d nodes of type %q in a file of %d bytes without a row for each", limit, of.Name,
+			g.z.File.Size), "%d", of.Rows)
 }
 
 // sortArrays finds the features.
-func (g *npzGraph) sortArrays() error {
+func (g *npzGraph) sortArrays() {
 	for _, name := range g.z.Names {
 		a := g.z.Arrays[name]
 		of, short := g.owner(name, a)
@@ -229,9 +206,8 @@ func (g *npzGraph) sortArrays() error {
 			g.ignored = append(g.ignored, name)
 			continue
 		}
-		if strings.ContainsAny(short, "/\\") || short == OrigID {
-			return a.File.Bad(-1, fmt.Sprintf("a feature without slashes and not called %q", OrigID), "%q: rename it", name)
-		}
+		a.File.Want(!strings.ContainsAny(short, "/\\") && short != OrigID, -1,
+			fmt.Sprintf("a feature without slashes and not called %q", OrigID), "%q: rename it", name)
 		if of.Runs == nil {
 			switch short {
 			case "x":
@@ -240,13 +216,11 @@ func (g *npzGraph) sortArrays() error {
 				short = "labels"
 			}
 		}
-		if _, twice := of.Arrays[short]; twice {
-			return a.File.Bad(-1, fmt.Sprintf("one array for feature %q of %q", short, of.Name),
-				"two: x stands for features and y for labels")
-		}
+		_, twice := of.Arrays[short]
+		a.File.Want(!twice, -1, fmt.Sprintf("one array for feature %q of %q", short, of.Name),
+			"two: x stands for features and y for labels")
 		of.Arrays[short] = *a
 	}
-	return nil
 }
 
 // owner is what an array has a row of each of, nil if it is no feature, and its name

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"sar/core/internal/must"
 	"sar/core/store/disk"
 	"sar/core/store/npy"
 )
@@ -36,50 +37,28 @@ func (top *description) names() (list []string) {
 
 // SumDirectory writes checksums.crc into a graph directory, names it in the description, and
 // gives that a checksum of its own.
-func SumDirectory(dir string) error {
+func SumDirectory(dir string) (err error) {
+	defer must.Return(&err)
 	path := filepath.Join(dir, Description)
 	top, data, err := readGraphJSON(path)
-	if err != nil {
-		return err
-	}
+	must.Do(err)
 	g := newDirectory(path)
 	sums := map[string]disk.Checksums{}
 	for _, name := range top.names() {
-		at, err := g.Inside("a file", name)
-		if err != nil {
-			return err
-		}
-		if sums[name], err = disk.SumsOf("a file of the graph", at, npy.Arrays); err != nil {
-			return err
-		}
+		sums[name] = must.Get(disk.SumsOf("a file of the graph", must.Get(g.Inside("a file", name)), npy.Arrays))
 	}
-	err = disk.WriteSums(dir, sums)
-	if err == nil {
-		err = disk.Sync(filepath.Join(dir, disk.SumsFile))
-	}
-	if err != nil {
-		return err
-	}
+	must.Do(disk.WriteSums(dir, sums))
+	must.Do(disk.Sync(filepath.Join(dir, disk.SumsFile)))
 	var keys, kept disk.Object[json.RawMessage]
-	if err := json.Unmarshal(data, &keys); err != nil {
-		return disk.JSONError(path, 0, "the description of a graph", err)
-	}
+	must.Do(disk.Decode(path, 0, data, &keys, "the description of a graph"))
 	for _, k := range keys {
 		if k.Name != disk.SealKey && k.Name != disk.SumsKey {
 			kept = append(kept, k)
 		}
 	}
-	text, err := disk.Seal(append(kept, disk.Member[json.RawMessage]{Name: disk.SumsKey,
-		Value: json.RawMessage(strconv.Quote(disk.SumsFile))}))
-	if err == nil {
-		err = os.WriteFile(path+".new", text, 0o664)
-	}
-	if err == nil {
-		err = disk.Sync(path + ".new")
-	}
-	if err != nil {
-		return err
-	}
+	kept.Set(disk.SumsKey, json.RawMessage(strconv.Quote(disk.SumsFile)))
+	must.Do(disk.WriteSealed(path+".new", kept))
+	must.Do(disk.Sync(path + ".new"))
 	return os.Rename(path+".new", path)
 }
 
@@ -116,8 +95,8 @@ func VerifyDirectory(dir string) ([]disk.FileReport, error) {
 			continue
 		}
 		r := disk.VerifyFile("a file of the graph", at, g.Sums[name], npy.Arrays)
-		if g.Sums != nil && !r.Summed {
-			r.Damage = append(r.Damage, disk.NoSums(path, name))
+		if g.Sums != nil {
+			r.WantSums(g.Sums, path, name)
 		}
 		reports = append(reports, r)
 	}

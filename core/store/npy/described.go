@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"sar/core/internal/dtypes"
+	"sar/core/internal/must"
 	"sar/core/store/disk"
 )
 
@@ -23,6 +24,11 @@ func (d *Directory) Bad(want, got string, args ...any) error {
 	return disk.Bad(d.Description, -1, want, got, args...)
 }
 
+// Want ends the steps of a reader (package must) where the description is not what it has to be.
+func (d *Directory) Want(ok bool, want, got string, args ...any) {
+	disk.Want(ok, d.Description, -1, want, got, args...)
+}
+
 // Inside is the path of a file that the description names.
 func (d *Directory) Inside(what, name string) (string, error) {
 	if name == "" || filepath.IsAbs(name) || strings.ContainsRune(name, 0) {
@@ -33,12 +39,9 @@ func (d *Directory) Inside(what, name string) (string, error) {
 }
 
 // Open opens an array, whose header has to be what the description says.
-func (d *Directory) Open(what string, of Described) (*disk.Array, error) {
-	path, err := d.Inside(what, of.File)
-	if err != nil {
-		return nil, err
-	}
-	a, err := Open(what, path)
+func (d *Directory) Open(what string, of Described) (a *disk.Array, err error) {
+	defer must.Return(&err)
+	a, err = Open(what, must.Get(d.Inside(what, of.File)))
 	if err != nil {
 		return nil, fmt.Errorf("%w (named by %s)", err, d.Description)
 	}
@@ -46,17 +49,14 @@ func (d *Directory) Open(what string, of Described) (*disk.Array, error) {
 	if of.DType == dtypes.BFloat16.String() && a.DType == dtypes.Uint16 { // which numpy does not have
 		a.DType = dtypes.BFloat16
 	}
-	if of.DType != "" && of.DType != a.DType.String() || of.Shape != nil && !slices.Equal(of.Shape, a.Shape) {
-		return nil, a.File.Bad(-1, fmt.Sprintf("%s, %s of shape %v as %s has it", a.Name, of.DType, of.Shape,
-			filepath.Base(d.Description)), "%s of shape %v", a.DType, a.Shape)
-	}
+	fits := (of.DType == "" || of.DType == a.DType.String()) && (of.Shape == nil || slices.Equal(of.Shape, a.Shape))
+	a.File.Want(fits, -1,
+		fmt.Sprintf("%s, %s of shape %v as %s has it", a.Name, of.DType, of.Shape, filepath.Base(d.Description)),
+		"%s of shape %v", a.DType, a.Shape)
 	if d.Sums == nil {
 		return a, nil
 	}
-	if d.Sums[of.File] == nil {
-		return nil, disk.NoSums(d.Description, of.File)
-	}
-	return a, a.File.Attach(d.Sums[of.File])
+	return a, a.File.Attach(must.Get(disk.SumsIn(d.Sums, d.Description, of.File)))
 }
 
 // Size is the size of the files that were opened.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"sar/core/internal/must"
 	"sar/core/store/disk"
 )
 
@@ -27,78 +28,57 @@ const smallMember = 1 << 16
 const maxInflate = 1032
 
 // OpenZip reads the headers of all members.
-func OpenZip(f *disk.File) (*Zip, error) {
+func OpenZip(f *disk.File) (_ *Zip, err error) {
+	defer must.Return(&err)
 	zr, err := zip.NewReader(f.Reader, f.Size)
-	if err != nil {
-		return nil, f.Bad(-1, "a .npz file, a zip of arrays as numpy.savez writes it", "%v", err)
-	}
+	f.Want(err == nil, -1, "a .npz file, a zip of arrays as numpy.savez writes it", "%v", err)
 	z := &Zip{File: f, Arrays: map[string]*disk.Array{}}
 	for _, m := range zr.File {
-		if err := z.add(m); err != nil {
-			return nil, err
-		}
+		z.add(m)
 	}
 	return z, nil
 }
 
-func (z *Zip) add(m *zip.File) error {
+func (z *Zip) add(m *zip.File) {
 	at := fmt.Sprintf("%s(%s)", z.File.Name, m.Name)
-	bad := func(want, got string, args ...any) error { return disk.Bad(at, -1, want, got, args...) }
+	want := func(ok bool, want, got string, args ...any) { disk.Want(ok, at, -1, want, got, args...) }
 	name, ok := strings.CutSuffix(m.Name, ".npy")
-	if !ok || name == "" || len(name) > disk.MaxName {
-		return bad("members named after arrays, name.npy", "%q", m.Name)
-	}
-	if z.Arrays[name] != nil {
-		return bad("each array once", "%q again", name)
-	}
+	want(ok && name != "" && len(name) <= disk.MaxName, "members named after arrays, name.npy", "%q", m.Name)
+	want(z.Arrays[name] == nil, "each array once", "%q again", name)
 	packed, size := m.CompressedSize64, m.UncompressedSize64
-	if m.Flags&1 != 0 {
-		return bad("an array that is not encrypted", "an encrypted one")
-	}
-	if packed > uint64(z.File.Size) || size > maxInflate*packed+64 || (m.Method == zip.Store && size != packed) {
-		return bad("a size that fits the file", "%d bytes, packed into %d", size, packed)
-	}
-	if err := z.agrees(m, at); err != nil {
-		return err
-	}
+	want(m.Flags&1 == 0, "an array that is not encrypted", "an encrypted one")
+	want(packed <= uint64(z.File.Size) && size <= maxInflate*packed+64 && (m.Method != zip.Store || size == packed),
+		"a size that fits the file", "%d bytes, packed into %d", size, packed)
+	must.Do(z.agrees(m, at))
 	of := &member{m: m, name: at}
 	z.members = append(z.members, of)
 	switch m.Method {
 	case zip.Store:
 		off, err := m.DataOffset()
-		if err != nil || off < 0 || off > z.File.Size-int64(size) {
-			return bad("a member of the zip", "no room for it in the file (%v)", err)
-		}
+		want(err == nil && off >= 0 && off <= z.File.Size-int64(size), "a member of the zip",
+			"no room for it in the file (%v)", err)
 		of.raw = io.NewSectionReader(z.File.Reader, off, int64(size))
 	case zip.Deflate:
 	default:
-		return bad("a member that is stored or deflated (numpy.savez, numpy.savez_compressed)", "compression method %d",
+		want(false, "a member that is stored or deflated (numpy.savez, numpy.savez_compressed)", "compression method %d",
 			m.Method)
 	}
 	file := &disk.File{Name: at, Size: int64(size), Reader: of}
 	// its header, which may not be what its sum says
-	a, err := readArray(file, fmt.Sprintf("array %q", name), func(head []byte) error {
+	a := must.Get(readArray(file, fmt.Sprintf("array %q", name), func(head []byte) error {
 		r, err := m.Open()
 		if err == nil {
 			_, err = io.ReadFull(r, head)
 			r.Close()
 		}
-		if err != nil {
-			return bad("the header of an array", "a broken zip member: %v", err)
-		}
+		want(err == nil, "the header of an array", "a broken zip member: %v", err)
 		return nil
-	})
-	if err != nil {
-		return err
-	}
+	}))
 	if size <= smallMember { // what is small is checked now, also where it has no elements to be read
-		if err := file.ReadRaw(make([]byte, 1), 0, "the array"); err != nil {
-			return err
-		}
+		must.Do(file.ReadRaw(make([]byte, 1), 0, "the array"))
 	}
 	z.Arrays[name] = a
 	z.Names = append(z.Names, name)
-	return nil
 }
 
 // Close closes the file.

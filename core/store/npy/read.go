@@ -8,60 +8,48 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	"sar/core/internal/dtypes"
+	"sar/core/internal/must"
 	"sar/core/store/disk"
 )
 
 const maxNpyHeader = 1 << 16
 
 // parse reads the header of an array that is all of f out of its first bytes. what names the array in errors.
-func parse(f *disk.File, what string, head []byte) (*disk.Array, error) {
-	if len(head) < 10 || string(head[:6]) != "\x93NUMPY" {
-		return nil, f.Bad(0, "an array that numpy.save wrote", "%q", head[:min(len(head), 6)])
-	}
-	lenBytes := int64(2)
-	switch major := head[6]; major {
-	case 1:
-	case 2, 3:
-		lenBytes = 4
-	default:
-		return nil, f.Bad(6, "version 1, 2 or 3 of the .npy format", "version %d", major)
-	}
-	if int64(len(head)) < 8+lenBytes {
-		return nil, f.Bad(8, "the length of the header", "the end after %d bytes", len(head))
-	}
-	n := int64(binary.LittleEndian.Uint16(head[8:]))
-	if lenBytes == 4 {
-		n = int64(binary.LittleEndian.Uint32(head[8:]))
-	}
-	if n > maxNpyHeader {
-		return nil, f.Bad(8, fmt.Sprintf("a header of at most %d bytes", maxNpyHeader), "%d", n)
-	}
-	start := 8 + lenBytes + n
-	if start > int64(len(head)) {
-		return nil, f.Bad(8, fmt.Sprintf("a header of %d bytes", n), "the end after %d bytes", len(head))
-	}
-	descr, fortran, shape, err := readHeader(string(head[8+lenBytes : start]))
-	if err != nil {
-		return nil, f.Bad(8+lenBytes, "a header with descr, fortran_order and shape", "%v", err)
-	}
+func parse(f *disk.File, what string, head []byte) (_ *disk.Array, err error) {
+	defer must.Return(&err)
+	f.Want(len(head) >= 10 && string(head[:6]) == "\x93NUMPY", 0, "an array that numpy.save wrote", "%q",
+		head[:min(len(head), 6)])
+	f.Want(head[6] >= 1 && head[6] <= 3, 6, "version 1, 2 or 3 of the .npy format", "version %d", head[6])
+	at, n := headerLength(head)
+	f.Want(int64(len(head)) >= at, 8, "the length of the header", "the end after %d bytes", len(head))
+	f.Want(n <= maxNpyHeader, 8, fmt.Sprintf("a header of at most %d bytes", maxNpyHeader), "%d", n)
+	start := at + n
+	f.Want(start <= int64(len(head)), 8, fmt.Sprintf("a header of %d bytes", n), "the end after %d bytes", len(head))
+	descr, fortran, shape, err := readHeader(string(head[at:start]))
+	f.Want(err == nil, at, "a header with descr, fortran_order and shape", "%v", err)
 	dtype, err := dtypeOf(descr)
-	if err != nil {
-		return nil, f.Bad(8+lenBytes, "an array of little-endian numbers or booleans", "%v", err)
-	}
+	f.Want(err == nil, at, "an array of little-endian numbers or booleans", "%v", err)
 	elements, ok := disk.Elements(shape, dtype.Size(), f.Size-start)
-	if !ok || elements*int64(dtype.Size()) != f.Size-start {
-		return nil, f.Bad(start, fmt.Sprintf("the numbers of an array of shape %v of %s", shape, dtype), "%d bytes",
-			f.Size-start)
-	}
-	if len(shape) > disk.MaxDims {
-		return nil, f.Bad(8+lenBytes, fmt.Sprintf("at most %d dimensions", disk.MaxDims), "%d", len(shape))
-	}
+	f.Want(ok && elements*int64(dtype.Size()) == f.Size-start, start,
+		fmt.Sprintf("the numbers of an array of shape %v of %s", shape, dtype), "%d bytes", f.Size-start)
+	f.Want(len(shape) <= disk.MaxDims, at, fmt.Sprintf("at most %d dimensions", disk.MaxDims), "%d", len(shape))
 	return &disk.Array{File: f, Name: what, Offset: start, DType: dtype, Shape: shape, Len: elements,
 		Fortran: fortran && !sameInBothOrders(shape)}, nil
+}
+
+// headerLength is where the dictionary of a header begins, and its length. What the first bytes of a file do not have
+// of it counts as zeros.
+func headerLength(head []byte) (at, n int64) {
+	length := append(slices.Clone(head[min(8, len(head)):min(12, len(head))]), 0, 0, 0, 0)
+	if len(head) > 6 && head[6] > 1 {
+		return 12, int64(binary.LittleEndian.Uint32(length))
+	}
+	return 10, int64(binary.LittleEndian.Uint16(length))
 }
 
 // sameInBothOrders says whether Fortran and C order lay the numbers out alike:
@@ -162,15 +150,9 @@ func fromFile(f *disk.File, what string) (*disk.Array, error) {
 func readArray(f *disk.File, what string, read func(head []byte) error) (*disk.Array, error) {
 	head := make([]byte, min(f.Size, 512))
 	err := read(head)
-	if err == nil && len(head) >= 12 {
-		n := 10 + int64(binary.LittleEndian.Uint16(head[8:]))
-		if head[6] > 1 {
-			n = 12 + int64(binary.LittleEndian.Uint32(head[8:]))
-		}
-		if n > int64(len(head)) && n <= maxNpyHeader+12 { // it is longer than the first guess
-			head = make([]byte, min(f.Size, n))
-			err = read(head)
-		}
+	if at, n := headerLength(head); err == nil && at+n > int64(len(head)) && n <= maxNpyHeader {
+		head = make([]byte, min(f.Size, at+n)) // it is longer than the first guess
+		err = read(head)
 	}
 	if err != nil {
 		return nil, err

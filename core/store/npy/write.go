@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"sar/core/internal/dtypes"
+	"sar/core/internal/must"
 	"sar/core/internal/view"
 )
 
@@ -47,19 +48,15 @@ func header(d dtypes.Type, shape []int64) []byte {
 }
 
 // Create makes an array of zeros in a file that dir does not have yet.
-func Create(dir, name string, d dtypes.Type, shape []int64) (Output, error) {
-	a := Output{Path: filepath.Join(dir, filepath.FromSlash(name)), Len: 1,
+func Create(dir, name string, d dtypes.Type, shape []int64) (a Output, err error) {
+	a = Output{Path: filepath.Join(dir, filepath.FromSlash(name)), Len: 1,
 		Described: Described{File: name, DType: d.String(), Shape: shape}}
 	for _, n := range shape {
 		a.Len *= n
 	}
-	if err := os.MkdirAll(filepath.Dir(a.Path), 0o775); err != nil {
-		return a, err
-	}
-	f, err := os.OpenFile(a.Path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o664)
-	if err != nil {
-		return a, err
-	}
+	defer must.Return(&err)
+	must.Do(os.MkdirAll(filepath.Dir(a.Path), 0o775))
+	f := must.Get(os.OpenFile(a.Path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o664))
 	head := header(d, shape)
 	a.Offset = int64(len(head))
 	if _, err = f.Write(head); err == nil {

@@ -8,22 +8,21 @@ import (
 	"strings"
 
 	"sar/core/internal/argument"
+	"sar/core/internal/must"
 	"sar/core/internal/view"
 	"sar/core/store/disk"
 	"sar/core/store/npy"
 )
 
 // takeIDs moves the files of the users' ids to their parts and describes them.
-func (s *writer) takeIDs() error {
+func (s *writer) takeIDs() {
 	for _, file := range s.to.IDs {
 		if filepath.Base(file) != file {
-			return argument.Errorf("%q cannot be the name of a file of ids", file)
+			must.Do(argument.Errorf("%q cannot be the name of a file of ids", file))
 		}
 		for p := range s.parts {
 			from := filepath.Join(s.to.IDsDir, fmt.Sprintf("part%d", p), file)
-			if err := os.Rename(from, filepath.Join(s.partDir(p), file)); err != nil {
-				return err
-			}
+			must.Do(os.Rename(from, filepath.Join(s.partDir(p), file)))
 		}
 	}
 	for t, of := range s.node.list {
@@ -33,11 +32,10 @@ func (s *writer) takeIDs() error {
 			}
 		}
 	}
-	return nil
 }
 
 // describe writes checksums and descriptions of the parts.
-func (s *writer) describe() error {
+func (s *writer) describe() {
 	h := fnv.New64a()
 	fmt.Fprintln(h, s.nodes, s.edges, s.to.Parts, s.node.count, s.edge.count)
 	h.Write(view.Bytes(s.to.Assignment))
@@ -52,24 +50,13 @@ func (s *writer) describe() error {
 		}
 		sums := map[string]disk.Checksums{}
 		for _, name := range d.names() {
-			var err error
-			if sums[name], err = disk.SumsOf("a file of the part", filepath.Join(s.partDir(p), filepath.FromSlash(name)),
-				npy.Arrays); err != nil {
-				return err
-			}
+			path := filepath.Join(s.partDir(p), filepath.FromSlash(name))
+			sums[name] = must.Get(disk.SumsOf("a file of the part", path, npy.Arrays))
 		}
-		if err := disk.WriteSums(s.partDir(p), sums); err != nil {
-			return err
-		}
-		text, err := disk.Seal(d)
-		if err == nil {
-			err = os.WriteFile(filepath.Join(s.partDir(p), Description), text, 0o664)
-		}
-		if err != nil {
-			return err
-		}
+		must.Do(disk.WriteSums(s.partDir(p), sums))
+		must.Do(disk.WriteSealed(filepath.Join(s.partDir(p), Description), d))
 	}
-	return s.progress(s.total)
+	s.progress(s.total)
 }
 
 // names lists the files of a part.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"sar/core/internal/dtypes"
+	"sar/core/internal/must"
 	"sar/core/store/disk"
 	"sar/core/store/input"
 	"sar/core/store/npy"
@@ -19,38 +20,36 @@ type rows struct {
 	dir   string                                  // of the arrays, in that of each part
 	list  func(p int) *disk.Object[npy.Described] // of the arrays, in the description of part p
 	// runs calls do with the parts of runs of rows, the first of which is row first of the type.
-	runs func(do func(first int64, to []int32) error) error
+	runs func(do func(first int64, to []int32))
 }
 
 // nodeRows are those of a node type.
 func (s *writer) nodeRows(t int, dir string, list func(p int) *disk.Object[npy.Described]) *rows {
-	return &rows{s, &s.node, t, dir, list, func(do func(first int64, to []int32) error) error {
-		return do(0, s.to.Assignment[s.node.first[t]:s.node.first[t+1]])
+	return &rows{s, &s.node, t, dir, list, func(do func(first int64, to []int32)) {
+		do(0, s.to.Assignment[s.node.first[t]:s.node.first[t+1]])
 	}}
 }
 
 // edgeRows are those of a relation, which fall to the parts of their destinations.
 func (s *writer) edgeRows(relation int, dir string, list func(p int) *disk.Object[npy.Described]) *rows {
-	return &rows{s, &s.edge, relation, dir, list, func(do func(first int64, to []int32) error) error {
+	return &rows{s, &s.edge, relation, dir, list, func(do func(first int64, to []int32)) {
 		to := make([]int32, 0, disk.Batch)
-		return s.src.EdgesBatch(func(first int64, _, dst []int64) error {
-			return s.edge.runs(first, int64(len(dst)), func(r int, lo, hi int64) error {
-				if r != relation {
-					return nil
-				}
-				to = to[:0]
-				for _, d := range dst[lo:hi] {
-					to = append(to, s.to.Assignment[d])
-				}
-				return do(first+lo-s.edge.first[r], to)
-			})
+		s.runs(func(i int, first int64, _, dst []int64) {
+			if i != relation {
+				return
+			}
+			to = to[:0]
+			for _, d := range dst {
+				to = append(to, s.to.Assignment[d])
+			}
+			do(first, to)
 		})
 	}}
 }
 
 // spread makes an array in each part, of rows like those of array, and has fill append each run of rows to them.
 func (w *rows) spread(array disk.TensorInfo, file string,
-	fill func(first int64, to []int32, out []*disk.Appender) error) error {
+	fill func(first int64, to []int32, out []*disk.Appender)) {
 	files := make([]*os.File, w.to.Parts)
 	defer func() {
 		for _, f := range files {
@@ -60,75 +59,60 @@ func (w *rows) spread(array disk.TensorInfo, file string,
 	out := make([]*disk.Appender, len(files))
 	for p := range files {
 		n := w.kinds.count[p][w.kind]
-		a, err := npy.Create(w.partDir(p), w.dir+"/"+file+".npy", array.DType, append([]int64{n}, array.Shape[1:]...))
-		if err == nil {
-			files[p], err = os.OpenFile(a.Path, os.O_RDWR, 0)
-		}
-		if err != nil {
-			return err
-		}
+		shape := append([]int64{n}, array.Shape[1:]...)
+		a := must.Get(npy.Create(w.partDir(p), w.dir+"/"+file+".npy", array.DType, shape))
+		files[p] = must.Get(os.OpenFile(a.Path, os.O_RDWR, 0))
 		w.list(p).Set(array.Name, a.Described)
 		// the buffers take 32 MiB in all, as far as that goes
 		out[p] = disk.NewAppender(files[p], a.Offset, array.RowBytes()*n, min(max(32<<20/w.to.Parts, 4<<10), 1<<20))
 	}
-	if err := w.runs(func(first int64, to []int32) error { return fill(first, to, out) }); err != nil {
-		return err
-	}
-	return disk.FinishAll(out)
+	w.runs(func(first int64, to []int32) { fill(first, to, out) })
+	must.Do(disk.FinishAll(out))
 }
 
 // features writes the features of a type and, unless they are kept otherwise, the original ids.
-func (w *rows) features(idsKept bool) error {
+func (w *rows) features(idsKept bool) {
 	used := map[string]bool{input.OrigID: true}
 	for k, t := range w.kinds.list[w.kind].Features() {
 		if t.Name == input.OrigID {
 			delete(used, input.OrigID)
 		}
-		err := w.spread(t, fileName(t.Name, k, used), func(first int64, to []int32, out []*disk.Appender) error {
-			if err := w.progress(int64(len(to))); err != nil {
-				return err
-			}
-			return w.scatter(t, first, to, out)
+		w.spread(t, fileName(t.Name, k, used), func(first int64, to []int32, out []*disk.Appender) {
+			w.progress(int64(len(to)))
+			w.scatter(t, first, to, out)
 		})
-		if err != nil {
-			return err
-		}
 	}
 	if idsKept {
-		return nil
+		return
 	}
 	ids := disk.TensorInfo{Name: input.OrigID, DType: dtypes.Int64, Shape: []int64{0}}
-	return w.spread(ids, input.OrigID, func(first int64, to []int32, out []*disk.Appender) error {
+	w.spread(ids, input.OrigID, func(first int64, to []int32, out []*disk.Appender) {
 		for i, p := range to {
 			out[p].Int64(first + int64(i))
 		}
-		return nil
 	})
 }
 
 // scatter reads len(to) rows of a feature from row first on and appends row i to out[to[i]].
-func (w *rows) scatter(t disk.TensorInfo, first int64, to []int32, out []*disk.Appender) error {
+func (w *rows) scatter(t disk.TensorInfo, first int64, to []int32, out []*disk.Appender) {
 	row := t.RowBytes()
 	if row == 0 {
-		return nil
+		return
 	}
 	buf := make([]byte, row*max(1, min(int64(len(to)), (4<<20)/row)))
 	a := w.kinds.list[w.kind].Arrays[t.Name]
 	for at := 0; at < len(to); {
 		n := min(int64(len(to)-at), int64(len(buf))/row)
-		if err := a.ReadRows(first+int64(at), buf[:n*row]); err != nil {
-			return err
-		}
+		must.Do(a.ReadRows(first+int64(at), buf[:n*row]))
 		for i := range n {
 			out[to[int64(at)+i]].Write(buf[i*row : (i+1)*row])
 		}
 		at += int(n)
 	}
-	return nil
 }
 
 // writeNodeFeatures writes node features, and original ids.
-func (s *writer) writeNodeFeatures() error {
+func (s *writer) writeNodeFeatures() {
 	used := map[string]bool{}
 	for t, of := range s.node.list {
 		for p := range s.parts {
@@ -136,38 +120,31 @@ func (s *writer) writeNodeFeatures() error {
 		}
 		w := s.nodeRows(t, "nodes/"+fileName(of.Name, t, used),
 			func(p int) *disk.Object[npy.Described] { return &s.parts[p].NodeTypes[t].Value.Features })
-		if err := w.features(of.KeepsIDs()); err != nil {
-			return err
-		}
+		w.features(of.KeepsIDs())
 	}
-	return nil
 }
 
 // writeEdgeRows writes edge features, and original ids where they do not follow from the
 // destinations.
-func (s *writer) writeEdgeRows() error {
+func (s *writer) writeEdgeRows() {
 	for i, of := range s.edge.list {
 		kept, sorted := of.KeepsIDs(), s.rels[i].sorted
 		w := s.edgeRows(i, "edges"+s.rels[i].dir[len("relations"):],
 			func(p int) *disk.Object[npy.Described] { return &s.relation(p, i).Features })
-		err := w.features(kept || sorted)
-		if err == nil && sorted && !kept {
-			err = s.writeEdgeStarts(i)
-		}
-		if err != nil {
-			return err
+		w.features(kept || sorted)
+		if sorted && !kept {
+			s.writeEdgeStarts(i)
 		}
 	}
-	return nil
 }
 
 // newArray makes an array of a relation.
-func (s *writer) newArray(p, relation int, name string, d dtypes.Type, n int64) (npy.Output, error) {
+func (s *writer) newArray(p, relation int, name string, d dtypes.Type, n int64) npy.Output {
 	r := s.rels[relation]
-	a, err := npy.Create(s.partDir(p), r.dir+"/"+name+".npy", d, []int64{n})
+	a := must.Get(npy.Create(s.partDir(p), r.dir+"/"+name+".npy", d, []int64{n}))
 	r.arrays[p][name] = a
 	s.relation(p, relation).Arrays.Set(name, a.Described)
-	return a, err
+	return a
 }
 
 // fileName makes a file's name out of a name that users gave, one that is not in used.

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"sar/core/internal/dtypes"
+	"sar/core/internal/must"
 	"sar/core/internal/view"
 	"sar/core/mem"
 	"sar/core/store/npy"
@@ -17,49 +18,35 @@ type segment struct {
 
 // fill writes the sources of the edges of every part by destination, and row pointers. The
 // edges of a destination keep their order.
-func (s *writer) fill() error {
-	if err := s.createArrays(); err != nil {
-		return err
-	}
+func (s *writer) fill() {
+	s.createArrays()
 	next := make([]int64, len(s.rels))
-	for {
+	for done := false; !done; {
 		w, slots := s.window(next)
-		if err := s.fillWindow(w, slots); err != nil {
-			return err
-		}
-		done := true
+		s.fillWindow(w, slots)
+		done = true
 		for i, r := range s.rels {
 			done = done && next[i] == int64(len(r.slots.Data))
-		}
-		if done {
-			return nil
 		}
 	}
 }
 
 // createArrays makes the files whose sizes are known.
-func (s *writer) createArrays() error {
+func (s *writer) createArrays() {
 	for p := range s.parts {
 		s.parts[p].Relations = make([]partRelationJSON, len(s.rels))
 		for i, r := range s.rels {
-			edges := s.edge.count[p][i]
 			r.arrays = append(r.arrays, map[string]npy.Output{})
-			_, err := s.newArray(p, i, rowPtrArray, dtypes.Int32, s.node.count[p][r.dst]+1)
+			s.newArray(p, i, rowPtrArray, dtypes.Int32, s.node.count[p][r.dst]+1)
 			names := []string{colArray, rowArray, rowEdgeArray}
 			if r.sorted {
 				names = names[:2]
 			}
 			for _, name := range names {
-				if err == nil {
-					_, err = s.newArray(p, i, name, dtypes.Int32, edges)
-				}
-			}
-			if err != nil {
-				return err
+				s.newArray(p, i, name, dtypes.Int32, s.edge.count[p][i])
 			}
 		}
 	}
-	return nil
 }
 
 // window is the next run of destinations of each relation whose edges memory holds.
@@ -88,11 +75,8 @@ func (s *writer) window(next []int64) (w []segment, slots int64) {
 }
 
 // fillWindow places the edges of a window.
-func (s *writer) fillWindow(w []segment, slots int64) error {
-	source, err := mem.Make[uint32](mem.Scratch, int(slots))
-	if err != nil {
-		return err
-	}
+func (s *writer) fillWindow(w []segment, slots int64) {
+	source := scratch[uint32](slots)
 	defer source.Free()
 	var position mem.Array[int32]
 	defer position.Free()
@@ -102,52 +86,42 @@ func (s *writer) fillWindow(w []segment, slots int64) error {
 			at, r.slots.Data[v] = at+r.slots.Data[v], at
 		}
 		if !r.sorted && position.Data == nil {
-			if position, err = mem.Make[int32](mem.Scratch, int(slots)); err != nil {
-				return err
-			}
+			position = scratch[int32](slots)
 		}
 	}
 	seen := make([][]int32, len(s.rels)) // edges of each part, so far
 	for i := range seen {
 		seen[i] = make([]int32, s.to.Parts)
 	}
-	err = s.src.EdgesBatch(func(first int64, src, dst []int64) error {
-		return s.edge.runs(first, int64(len(src)), func(i int, from, to int64) error {
-			r, lo, hi := s.rels[i], w[i].lo, w[i].hi
-			if lo == hi {
-				return nil
-			}
-			for k := from; k < to; k++ {
-				v := int64(s.id.Data[dst[k]])
-				inside := v >= lo && v < hi
-				if !r.sorted {
-					n := &seen[i][s.to.Assignment[dst[k]]]
-					if inside {
-						position.Data[r.slots.Data[v]] = *n
-					}
-					*n++
-				}
-				if inside {
-					source.Data[r.slots.Data[v]] = s.id.Data[src[k]]
-					r.slots.Data[v]++
-				}
-			}
-			return nil
-		})
-	})
-	if err != nil {
-		return err
-	}
-	for i := range s.rels {
-		if err := s.writeWindow(i, w[i], source.Data, position.Data); err != nil {
-			return err
+	s.runs(func(i int, _ int64, src, dst []int64) {
+		r, lo, hi := s.rels[i], w[i].lo, w[i].hi
+		if lo == hi {
+			return
 		}
+		for k, d := range dst {
+			v := int64(s.id.Data[d])
+			inside := v >= lo && v < hi
+			if !r.sorted {
+				n := &seen[i][s.to.Assignment[d]]
+				if inside {
+					position.Data[r.slots.Data[v]] = *n
+				}
+				*n++
+			}
+			if inside {
+				source.Data[r.slots.Data[v]] = s.id.Data[src[k]]
+				r.slots.Data[v]++
+			}
+		}
+	})
+	for i := range s.rels {
+		s.writeWindow(i, w[i], source.Data, position.Data)
 	}
-	return s.progress(slots)
+	s.progress(slots)
 }
 
 // writeWindow writes the edges that were placed, and makes slots counts again.
-func (s *writer) writeWindow(i int, w segment, source []uint32, position []int32) error {
+func (s *writer) writeWindow(i int, w segment, source []uint32, position []int32) {
 	r, end := s.rels[i], uint32(w.off)
 	for p := range s.parts {
 		base := s.base[r.dst][p]
@@ -157,9 +131,7 @@ func (s *writer) writeWindow(i int, w segment, source []uint32, position []int32
 		}
 		files := r.arrays[p]
 		ptr := make([]int32, hi-lo+1)
-		if err := files[rowPtrArray].Read(lo-base, ptr[:1]); err != nil {
-			return err
-		}
+		must.Do(files[rowPtrArray].Read(lo-base, ptr[:1]))
 		begin := end
 		for v := lo; v < hi; v++ {
 			n := r.slots.Data[v] - end
@@ -167,17 +139,10 @@ func (s *writer) writeWindow(i int, w segment, source []uint32, position []int32
 			r.slots.Data[v] = n
 			ptr[v-lo+1] = ptr[v-lo] + int32(n)
 		}
-		if err := files[rowPtrArray].Write(lo-base, view.Bytes(ptr)); err != nil {
-			return err
-		}
-		if err := files[colArray].Write(int64(ptr[0]), view.Bytes(source[begin:end])); err != nil {
-			return err
-		}
+		must.Do(files[rowPtrArray].Write(lo-base, view.Bytes(ptr)))
+		must.Do(files[colArray].Write(int64(ptr[0]), view.Bytes(source[begin:end])))
 		if !r.sorted {
-			if err := files[rowEdgeArray].Write(int64(ptr[0]), view.Bytes(position[begin:end])); err != nil {
-				return err
-			}
+			must.Do(files[rowEdgeArray].Write(int64(ptr[0]), view.Bytes(position[begin:end])))
 		}
 	}
-	return nil
 }

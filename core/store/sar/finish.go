@@ -1,7 +1,6 @@
 package sar
 
 import (
-	"cmp"
 	"math"
 	"os"
 	"runtime"
@@ -12,6 +11,7 @@ import (
 	"sar/core/graph"
 	"sar/core/internal/argument"
 	"sar/core/internal/dtypes"
+	"sar/core/internal/must"
 	"sar/core/internal/parallel"
 	"sar/core/internal/view"
 	"sar/core/mem"
@@ -20,79 +20,52 @@ import (
 )
 
 // finish makes relation i of part p out of the sources of its edges by destination.
-func (s *writer) finish(p, i int) error {
+func (s *writer) finish(p, i int) {
 	r := s.rels[i]
-	rows := s.node.count[p][r.dst]
-	ptr, err := mem.Make[int32](mem.Scratch, int(rows)+1)
-	if err != nil {
-		return err
-	}
+	ptr := scratch[int32](s.node.count[p][r.dst] + 1)
 	defer ptr.Free()
 	for v, n := range r.slots.Data[s.base[r.dst][p]:s.base[r.dst][p+1]] {
 		ptr.Data[v+1] = ptr.Data[v] + int32(n)
 	}
-	columns, err := s.numberColumns(p, i)
-	if err != nil {
-		return err
-	}
-	if err := s.cover(p, i, ptr.Data); err != nil {
-		return err
-	}
-	colPtr, err := mem.Make[int32](mem.Scratch, int(columns)+1)
-	if err != nil {
-		return err
-	}
+	columns := s.numberColumns(p, i)
+	s.cover(p, i, ptr.Data)
+	colPtr := scratch[int32](columns + 1)
 	defer colPtr.Free()
-	if err := s.sortRows(p, i, ptr.Data, colPtr.Data); err != nil {
-		return err
-	}
+	s.sortRows(p, i, ptr.Data, colPtr.Data)
 	for j := range columns {
 		colPtr.Data[j+1] += colPtr.Data[j]
 	}
-	if err := s.putArray(p, i, colPtrArray, colPtr.Data); err != nil {
-		return err
-	}
-	if err := s.transpose(r.arrays[p], ptr.Data, colPtr.Data); err != nil {
-		return err
-	}
+	s.putArray(p, i, colPtrArray, colPtr.Data)
+	s.transpose(r.arrays[p], ptr.Data, colPtr.Data)
 	if r.sorted {
-		if err := s.writeKey(p, i, columns); err != nil {
-			return err
-		}
+		s.writeKey(p, i, columns)
 	}
 	if r.src == r.dst {
-		return s.writeOrder(p, i, ptr.Data)
+		s.writeOrder(p, i, ptr.Data)
 	}
-	return nil
 }
 
 // numberColumns numbers the own rows and the boundary rows of a relation, and writes where
 // the latter are at their owners.
-func (s *writer) numberColumns(p, i int) (columns int64, err error) {
+func (s *writer) numberColumns(p, i int) (columns int64) {
 	r, parts := s.rels[i], s.to.Parts
 	base := s.base[r.src]
 	lo, hi := base[p], base[p+1]
 	s.halo.Clear()
-	err = r.arrays[p][colArray].Each(func(v []int32) {
+	must.Do(r.arrays[p][colArray].Each(func(v []int32) {
 		for _, x := range v {
 			if id := int64(uint32(x)); id < lo || id >= hi {
 				s.halo.Add(id)
 			}
 		}
-	})
-	if err != nil {
-		return 0, err
-	}
+	}))
 	columns = hi - lo
 	boundary := s.halo.Seal()
 	if columns+boundary > math.MaxInt32 {
-		return 0, argument.Errorf("part %d reads %d nodes; at most %d are supported: use more parts", p, columns+boundary,
-			math.MaxInt32)
+		must.Do(argument.Errorf("part %d reads %d nodes; at most %d are supported: use more parts", p, columns+boundary,
+			math.MaxInt32))
 	}
-	file, err := s.newArray(p, i, haloRowsArray, dtypes.Int32, boundary)
-	if err != nil {
-		return 0, err
-	}
+	file := s.newArray(p, i, haloRowsArray, dtypes.Int32, boundary)
 	for id := lo; id < hi; id++ {
 		s.column.Data[id] = int32(id - lo)
 	}
@@ -107,31 +80,25 @@ func (s *writer) numberColumns(p, i int) (columns int64, err error) {
 			columns++
 		}
 		ends = append(ends, columns)
-		if err := file.Write(ends[q-1]-ends[0], view.Bytes(rows)); err != nil {
-			return 0, err
-		}
+		must.Do(file.Write(ends[q-1]-ends[0], view.Bytes(rows)))
 	}
 	r.columns = append(r.columns, ends)
-	return columns, nil
+	return columns
 }
 
 // sortRows replaces the sources of a part by columns, ascending in each row, and counts the
 // edges of every column.
-func (s *writer) sortRows(p, i int, ptr, colPtr []int32) error {
+func (s *writer) sortRows(p, i int, ptr, colPtr []int32) {
 	r := s.rels[i]
 	col, edge := r.arrays[p][colArray], r.arrays[p][rowEdgeArray]
-	return inRows(ptr, func(row0, row1 int) error {
+	inRows(ptr, func(row0, row1 int) {
 		first := ptr[row0]
 		columns := make([]int32, ptr[row1]-first)
-		if err := col.Read(int64(first), columns); err != nil {
-			return err
-		}
+		must.Do(col.Read(int64(first), columns))
 		var positions []int32
 		if !r.sorted {
 			positions = make([]int32, len(columns))
-			if err := edge.Read(int64(first), positions); err != nil {
-				return err
-			}
+			must.Do(edge.Read(int64(first), positions))
 		}
 		for k, id := range columns {
 			j := s.column.Data[uint32(id)]
@@ -156,16 +123,14 @@ func (s *writer) sortRows(p, i int, ptr, colPtr []int32) error {
 			}
 		}
 		if !r.sorted {
-			if err := edge.Write(int64(first), view.Bytes(positions)); err != nil {
-				return err
-			}
+			must.Do(edge.Write(int64(first), view.Bytes(positions)))
 		}
-		return col.Write(int64(first), view.Bytes(columns))
+		must.Do(col.Write(int64(first), view.Bytes(columns)))
 	})
 }
 
 // inRows calls do for runs of rows of some edges each, from a few goroutines.
-func inRows(ptr []int32, do func(row0, row1 int) error) error {
+func inRows(ptr []int32, do func(row0, row1 int)) {
 	const edges = 1 << 18
 	starts := []int{0}
 	for row := 0; row < len(ptr)-1; {
@@ -173,51 +138,48 @@ func inRows(ptr []int32, do func(row0, row1 int) error) error {
 		row += max(1, end)
 		starts = append(starts, row)
 	}
-	return parallel.Each(runtime.GOMAXPROCS(0), len(starts)-1, func(_, k int) error { return do(starts[k], starts[k+1]) })
+	must.Do(parallel.Each(runtime.GOMAXPROCS(0), len(starts)-1, func(_, k int) (err error) {
+		defer must.Return(&err)
+		do(starts[k], starts[k+1])
+		return nil
+	}))
 }
 
 // transpose writes the destination rows of every column, ascending: as many columns at a
 // time as memory holds the edges of.
-func (s *writer) transpose(files map[string]npy.Output, ptr, colPtr []int32) error {
+func (s *writer) transpose(files map[string]npy.Output, ptr, colPtr []int32) {
 	columns := len(colPtr) - 1
 	for c0 := 0; c0 < columns; {
 		room := s.forEdges(partMemory(int64(len(ptr)), int64(columns))) / 4
 		c1 := c0 + max(1, sort.Search(columns-c0, func(k int) bool { return int64(colPtr[c0+k+1]-colPtr[c0]) > room }))
-		if err := s.transposeColumns(files, ptr, colPtr[c0:c1+1], int32(c0)); err != nil {
-			return err
-		}
+		transposeColumns(files, ptr, colPtr[c0:c1+1], int32(c0))
 		c0 = c1
 	}
-	return nil
 }
 
-func (s *writer) transposeColumns(files map[string]npy.Output, ptr, colPtr []int32, first int32) error {
+func transposeColumns(files map[string]npy.Output, ptr, colPtr []int32, first int32) {
 	n := int32(len(colPtr) - 1)
 	begin := colPtr[0]
-	var rows, next mem.Array[int32]
-	defer func() { rows.Free(); next.Free() }()
-	if err := cmp.Or(rows.Make(mem.Scratch, int(colPtr[n]-begin)), next.Make(mem.Scratch, int(n))); err != nil {
-		return err
-	}
+	rows := scratch[int32](int64(colPtr[n] - begin))
+	defer rows.Free()
+	next := scratch[int32](int64(n))
+	defer next.Free()
 	for j := range n {
 		next.Data[j] = colPtr[j] - begin
 	}
-	err := eachEdge(files, ptr, func(j, row int32) {
+	eachEdge(files, ptr, func(j, row int32) {
 		if j -= first; uint32(j) < uint32(n) {
 			rows.Data[next.Data[j]] = row
 			next.Data[j]++
 		}
 	})
-	if err != nil {
-		return err
-	}
-	return files[rowArray].Write(int64(begin), view.Bytes(rows.Data))
+	must.Do(files[rowArray].Write(int64(begin), view.Bytes(rows.Data)))
 }
 
 // eachEdge calls visit with what colArray has of every edge, and its row.
-func eachEdge(files map[string]npy.Output, ptr []int32, visit func(col, row int32)) error {
+func eachEdge(files map[string]npy.Output, ptr []int32, visit func(col, row int32)) {
 	row, k := int32(0), int32(0)
-	return files[colArray].Each(func(v []int32) {
+	must.Do(files[colArray].Each(func(v []int32) {
 		for _, col := range v {
 			for k >= ptr[row+1] {
 				row++
@@ -225,17 +187,14 @@ func eachEdge(files map[string]npy.Output, ptr []int32, visit func(col, row int3
 			k++
 			visit(col, row)
 		}
-	})
+	}))
 }
 
 // writeKey numbers the columns by the original ids of their nodes.
-func (s *writer) writeKey(p, i int, columns int64) error {
+func (s *writer) writeKey(p, i int, columns int64) {
 	r := s.rels[i]
 	lo, hi := s.base[r.src][p], s.base[r.src][p+1]
-	key, err := mem.Make[int32](mem.Scratch, int(columns))
-	if err != nil {
-		return err
-	}
+	key := scratch[int32](columns)
 	defer key.Free()
 	rank := int32(0)
 	for _, x := range s.id.Data[s.node.first[r.src]:s.node.first[r.src+1]] {
@@ -244,40 +203,33 @@ func (s *writer) writeKey(p, i int, columns int64) error {
 			rank++
 		}
 	}
-	return s.putArray(p, i, keyArray, key.Data)
+	s.putArray(p, i, keyArray, key.Data)
 }
 
 // writeOrder writes the order in which rows are best computed, if there is one.
-func (s *writer) writeOrder(p, i int, ptr []int32) error {
+func (s *writer) writeOrder(p, i int, ptr []int32) {
 	col := s.rels[i].arrays[p][colArray]
-	f, err := os.Open(col.Path)
-	if err != nil {
-		return err
-	}
+	f := must.Get(os.Open(col.Path))
 	defer f.Close()
-	mapped, err := mem.Map[int32](mem.Scratch, f, col.Offset, int(col.Len))
-	if err != nil {
-		return err
-	}
+	mapped := must.Get(mem.Map[int32](mem.Scratch, f, col.Offset, int(col.Len)))
 	defer mapped.Free()
-	order, err := graph.Locality(ptr, mapped.Data)
-	if err != nil || len(order.Data) == 0 {
-		return err
-	}
+	order := must.Get(graph.Locality(ptr, mapped.Data))
 	defer order.Free()
-	return s.putArray(p, i, orderArray, order.Data)
+	if len(order.Data) > 0 {
+		s.putArray(p, i, orderArray, order.Data)
+	}
 }
 
 // writeEdgeStarts writes the original id of the first edge of every row, where edges are
 // sorted.
-func (s *writer) writeEdgeStarts(i int) error {
+func (s *writer) writeEdgeStarts(i int) {
 	r := s.rels[i]
 	starts := disk.TensorInfo{Name: edgeStartArray, DType: dtypes.Int32, Shape: []int64{0}}
 	if s.edge.list[i].Rows > math.MaxInt32 {
 		starts.DType = dtypes.Int64
 	}
 	w := s.nodeRows(r.dst, r.dir, func(p int) *disk.Object[npy.Described] { return &s.relation(p, i).Arrays })
-	return w.spread(starts, edgeStartArray, func(_ int64, to []int32, out []*disk.Appender) error {
+	w.spread(starts, edgeStartArray, func(_ int64, to []int32, out []*disk.Appender) {
 		var start int64
 		first := s.node.first[r.dst]
 		for k, p := range to {
@@ -285,6 +237,5 @@ func (s *writer) writeEdgeStarts(i int) error {
 			out[p].Write(b[:starts.DType.Size()])
 			start += int64(r.slots.Data[s.id.Data[first+int64(k)]])
 		}
-		return nil
 	})
 }

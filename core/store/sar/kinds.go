@@ -26,20 +26,6 @@ func newKinds(list []input.Table, parts int) kinds {
 	return k
 }
 
-// runs cuts n rows from original id first on by type: do(t, lo, hi) for rows
-// first+lo to first+hi-1.
-func (k *kinds) runs(first, n int64, do func(t int, lo, hi int64) error) error {
-	for at := int64(0); at < n; {
-		t := k.of(first + at)
-		hi := min(n, k.first[t+1]-first)
-		if err := do(t, at, hi); err != nil {
-			return err
-		}
-		at = hi
-	}
-	return nil
-}
-
 // of is the type of an original id.
 func (k *kinds) of(id int64) int {
 	return sort.Search(len(k.list), func(t int) bool { return k.first[t+1] > id })

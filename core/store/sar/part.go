@@ -3,13 +3,13 @@
 package sar
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	"sar/core/graph"
 	"sar/core/internal/dtypes"
+	"sar/core/internal/must"
 	"sar/core/store/disk"
 	"sar/core/store/input"
 	"sar/core/store/npy"
@@ -98,115 +98,71 @@ func Open(path string, book *graph.Book, part int, partitioning string, sums map
 			s = nil
 		}
 	}()
-	data, err := disk.ReadJSON("the description of the part", s.Description)
-	if err != nil {
-		return s, err
-	}
+	defer must.Return(&err)
+	data := must.Get(disk.ReadJSON("the description of the part", s.Description))
 	var top description
-	if err := json.Unmarshal(data, &top); err != nil {
-		return s, disk.JSONError(s.Description, 0, "the description of a part", err)
-	}
-	if top.Format != partFormat {
-		return s, s.Bad(fmt.Sprintf("the format %q", partFormat), "%q", top.Format)
-	}
-	if sealed, err := disk.CheckSeal(s.Description, data); err != nil {
-		return s, err
-	} else if !sealed {
-		return s, s.Bad(fmt.Sprintf("the key %q, the checksum of this file", disk.SealKey), "no such key")
-	}
-	if top.Part != part || top.Partitioning != partitioning {
-		return s, s.Bad(fmt.Sprintf("part %d of partitioning %s", part, partitioning),
-			"part %d of %s: these files are of different runs", top.Part, top.Partitioning)
-	}
-	if _, err := fmt.Sscanf(top.Partitioning, "%x", &s.Partitioning); err != nil {
-		return s, s.Bad("the number of a partitioning", "%q", top.Partitioning)
-	}
-	if s.numHalo = top.Halo; s.numHalo < 0 || s.numHalo > disk.MaxCount {
-		return s, s.Bad(`"halo", a number of nodes`, "%d", s.numHalo)
-	}
-	if err := s.nodeTypes(top.NodeTypes); err != nil {
-		return s, err
-	}
-	return s, s.edgeTypes(top.Relations)
+	must.Do(disk.Decode(s.Description, 0, data, &top, "the description of a part"))
+	s.Want(top.Format == partFormat, fmt.Sprintf("the format %q", partFormat), "%q", top.Format)
+	must.Do(disk.WantSeal(s.Description, data))
+	s.Want(top.Part == part && top.Partitioning == partitioning,
+		fmt.Sprintf("part %d of partitioning %s", part, partitioning), "part %d of %s: these files are of different runs",
+		top.Part, top.Partitioning)
+	_, err = fmt.Sscanf(top.Partitioning, "%x", &s.Partitioning)
+	s.Want(err == nil, "the number of a partitioning", "%q", top.Partitioning)
+	s.numHalo = top.Halo
+	s.Want(s.numHalo >= 0 && s.numHalo <= disk.MaxCount, `"halo", a number of nodes`, "%d", s.numHalo)
+	s.nodeTypes(top.NodeTypes)
+	s.edgeTypes(top.Relations)
+	return s, nil
 }
 
-func (s *Part) nodeTypes(list disk.Object[partNodesJSON]) error {
-	if len(list) != len(s.book.NodeTypes) {
-		return s.Bad(fmt.Sprintf("the node types %q", s.book.NodeTypes), "%d types", len(list))
-	}
+func (s *Part) nodeTypes(list disk.Object[partNodesJSON]) {
+	s.Want(len(list) == len(s.book.NodeTypes), fmt.Sprintf("the node types %q", s.book.NodeTypes), "%d types", len(list))
 	for t, of := range list {
 		name, rows := s.book.NodeTypes[t], s.book.NumNodes(t, s.part)
-		if of.Name != name || of.Value.Rows != rows {
-			return s.Bad(fmt.Sprintf("%d nodes of type %q, as the description of all parts has them", rows, name), "%d of %q",
-				of.Value.Rows, of.Name)
-		}
+		s.Want(of.Name == name && of.Value.Rows == rows,
+			fmt.Sprintf("%d nodes of type %q, as the description of all parts has them", rows, name), "%d of %q", of.Value.Rows,
+			of.Name)
 		if of.Value.IDs != nil {
-			path, err := s.Inside(fmt.Sprintf("the ids of %q", name), of.Value.IDs.File)
-			if err != nil {
-				return err
-			}
-			s.IDs[name] = path
+			s.IDs[name] = must.Get(s.Inside(fmt.Sprintf("the ids of %q", name), of.Value.IDs.File))
 		}
-		if err := s.features(of.Value.Features, name, rows, s.nodeFeats); err != nil {
-			return err
-		}
+		s.features(of.Value.Features, name, rows, s.nodeFeats)
 	}
-	return nil
 }
 
-func (s *Part) edgeTypes(list []partRelationJSON) error {
-	if len(list) != len(s.book.EdgeTypes) {
-		return s.Bad(fmt.Sprintf("%d relations", len(s.book.EdgeTypes)), "%d", len(list))
-	}
+func (s *Part) edgeTypes(list []partRelationJSON) {
+	s.Want(len(list) == len(s.book.EdgeTypes), fmt.Sprintf("%d relations", len(s.book.EdgeTypes)), "%d", len(list))
 	for t, of := range list {
 		name, edges := s.book.EdgeTypes[t].String(), s.book.NumEdges(t, s.part)
-		if strings.Join(of.Type, ":") != name || of.Edges != edges {
-			return s.Bad(fmt.Sprintf("%d edges of relation %s, as the description of all parts has them", edges, name),
-				"%d of %q", of.Edges, of.Type)
-		}
+		s.Want(strings.Join(of.Type, ":") == name && of.Edges == edges,
+			fmt.Sprintf("%d edges of relation %s, as the description of all parts has them", edges, name), "%d of %q", of.Edges,
+			of.Type)
 		r := relation{partRelationJSON: of, arrays: map[string]*disk.Array{}}
 		for _, a := range of.Arrays {
-			what := fmt.Sprintf("%q of %s", a.Name, name)
-			opened, err := s.Open(what, a.Value)
-			if err != nil {
-				return err
-			}
-			if err := opened.WantVector(opened.Len); err != nil {
-				return err
-			}
+			opened := must.Get(s.Open(fmt.Sprintf("%q of %s", a.Name, name), a.Value))
+			must.Do(opened.WantVector(opened.Len))
 			r.arrays[a.Name] = opened
 		}
-		if err := s.lengths(&r, t); err != nil {
-			return err
-		}
+		s.lengths(&r, t)
 		s.relations = append(s.relations, r)
-		if err := s.features(of.Features, name, edges, s.edgeFeats); err != nil {
-			return err
-		}
+		s.features(of.Features, name, edges, s.edgeFeats)
 		if r.arrays[edgeStartArray] != nil {
 			s.edgeFeats[name+"/"+input.OrigID] = disk.Array{File: r.arrays[edgeStartArray].File,
 				Name: "the original ids of edges", DType: dtypes.Int64, Shape: []int64{edges}, Len: edges,
 				Derive: r.origIDs}
 		}
 	}
-	return nil
 }
 
 // lengths checks that a relation has the arrays that it needs, of the right lengths.
-func (s *Part) lengths(r *relation, relation int) error {
+func (s *Part) lengths(r *relation, relation int) {
 	name := s.book.EdgeTypes[relation].String()
 	src, dst := s.ends(relation)
-	if err := s.ascend(r.Columns, s.book.NumNodes(src, s.part), "columns", name); err != nil {
-		return err
-	}
-	if err := s.ascend(r.Sends, 0, "sends", name); err != nil {
-		return err
-	}
-	if err := s.travels(r, name); err != nil {
-		return err
-	}
-	columns := r.Columns[len(r.Columns)-1]
 	rows, own := s.book.NumNodes(dst, s.part), s.book.NumNodes(src, s.part)
+	s.ascend(r.Columns, own, "columns", name)
+	s.ascend(r.Sends, 0, "sends", name)
+	s.travels(r, name)
+	columns := r.Columns[len(r.Columns)-1]
 	want := map[string]int64{rowPtrArray: rows + 1, colArray: r.Edges, colPtrArray: columns + 1, rowArray: r.Edges,
 		haloRowsArray: columns - own, sendArray: r.Sends[len(r.Sends)-1], outDegreeArray: own}
 	if r.arrays[orderArray] != nil {
@@ -221,50 +177,37 @@ func (s *Part) lengths(r *relation, relation int) error {
 		want[rowEdgeArray] = r.Edges
 	}
 	for _, a := range r.Arrays {
-		if _, known := want[a.Name]; !known {
-			return s.Bad(fmt.Sprintf("arrays of %s that belong together", name), "%q", a.Name)
-		}
+		_, known := want[a.Name]
+		s.Want(known, fmt.Sprintf("arrays of %s that belong together", name), "%q", a.Name)
 	}
 	for array, n := range want {
 		a := r.arrays[array]
-		if a == nil {
-			return s.Bad(fmt.Sprintf("the array %q of %s", array, name), "none")
-		}
-		if err := a.WantVector(n); err != nil {
-			return err
-		}
-		if wide := array == outDegreeArray || array == edgeStartArray; a.DType != dtypes.Int32 &&
-			!(wide && a.DType == dtypes.Int64) {
-			return a.File.Bad(-1, fmt.Sprintf("%s as int32", a.Name), "%s", a.DType)
-		}
+		s.Want(a != nil, fmt.Sprintf("the array %q of %s", array, name), "none")
+		must.Do(a.WantVector(n))
+		wide := array == outDegreeArray || array == edgeStartArray
+		a.File.Want(a.DType == dtypes.Int32 || wide && a.DType == dtypes.Int64, -1, fmt.Sprintf("%s as int32", a.Name), "%s",
+			a.DType)
 	}
-	return nil
 }
 
 // ascend checks ends by round.
-func (s *Part) ascend(ends []int64, first int64, key, relation string) error {
-	if len(ends) != s.book.Parts || ends[0] != first || !slices.IsSorted(ends) || ends[len(ends)-1] > disk.MaxCount {
-		return s.Bad(fmt.Sprintf("%q of %s to be %d numbers that ascend from %d", key, relation, s.book.Parts, first), "%v",
-			ends)
-	}
-	return nil
+func (s *Part) ascend(ends []int64, first int64, key, relation string) {
+	s.Want(len(ends) == s.book.Parts && ends[0] == first && slices.IsSorted(ends) && ends[len(ends)-1] <= disk.MaxCount,
+		fmt.Sprintf("%q of %s to be %d numbers that ascend from %d", key, relation, s.book.Parts, first), "%v", ends)
 }
 
 // travels checks how many columns of each round are of rows that travel.
-func (s *Part) travels(r *relation, name string) error {
+func (s *Part) travels(r *relation, name string) {
 	if r.Travels == nil {
-		return nil
+		return
 	}
-	if len(r.Travels) != len(r.Columns) {
-		return s.Bad(fmt.Sprintf(`"travels" of %s to have %d rounds`, name, len(r.Columns)), "%d", len(r.Travels))
-	}
+	s.Want(len(r.Travels) == len(r.Columns), fmt.Sprintf(`"travels" of %s to have %d rounds`, name, len(r.Columns)), "%d",
+		len(r.Travels))
 	for q := 1; q < len(r.Columns); q++ {
 		lead, n := r.Travels[q].Leading, r.Columns[q]-r.Columns[q-1]
-		if lead[0] < 0 || !slices.IsSorted(lead[:]) || int64(lead[graph.NumPrices-1]) > n {
-			return s.Bad(fmt.Sprintf("rows of %s that travel in round %d, from 0 to at most %d", name, q, n), "%v", lead)
-		}
+		s.Want(lead[0] >= 0 && slices.IsSorted(lead[:]) && int64(lead[graph.NumPrices-1]) <= n,
+			fmt.Sprintf("rows of %s that travel in round %d, from 0 to at most %d", name, q, n), "%v", lead)
 	}
-	return nil
 }
 
 // Cover is what travels to a part for a sum over edges, over all relations: some of all boundary rows, and sums in
@@ -298,18 +241,13 @@ func (s *Part) ends(relation int) (src, dst int) {
 	return slices.Index(s.book.NodeTypes, t.Src), slices.Index(s.book.NodeTypes, t.Dst)
 }
 
-func (s *Part) features(list disk.Object[npy.Described], owner string, rows int64, into map[string]disk.Array) error {
+func (s *Part) features(list disk.Object[npy.Described], owner string, rows int64, into map[string]disk.Array) {
 	for _, f := range list {
-		a, err := s.Open(fmt.Sprintf("feature %q", owner+"/"+f.Name), f.Value)
-		if err != nil {
-			return err
-		}
-		if len(a.Shape) == 0 || a.Shape[0] != rows || a.Fortran {
-			return a.File.Bad(-1, fmt.Sprintf("%d rows of %s, in C order", rows, a.Name), "shape %v", a.Shape)
-		}
+		a := must.Get(s.Open(fmt.Sprintf("feature %q", owner+"/"+f.Name), f.Value))
+		a.File.Want(len(a.Shape) > 0 && a.Shape[0] == rows && !a.Fortran, -1,
+			fmt.Sprintf("%d rows of %s, in C order", rows, a.Name), "shape %v", a.Shape)
 		into[owner+"/"+f.Name] = *a
 	}
-	return nil
 }
 
 // Features are those of edges or of nodes, by name.

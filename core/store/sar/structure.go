@@ -7,6 +7,7 @@ import (
 	"sort"
 
 	"sar/core/graph"
+	"sar/core/internal/must"
 	"sar/core/internal/view"
 	"sar/core/mem"
 	"sar/core/store/disk"
@@ -27,30 +28,26 @@ var storedArrays = []struct {
 }
 
 // structure maps the structure of a relation and checks it.
-func (s *Part) structure(relation, threads int) (*graph.Structure, error) {
+func (s *Part) structure(relation, threads int) (made *graph.Structure, err error) {
 	r := &s.relations[relation]
 	var arrays graph.Stored
-	free := func(err error) (*graph.Structure, error) {
-		for _, of := range storedArrays {
-			of.in(&arrays).Free()
+	mapped := false
+	defer func() {
+		if !mapped {
+			for _, of := range storedArrays {
+				of.in(&arrays).Free()
+			}
 		}
-		return nil, err
-	}
+	}()
+	defer must.Return(&err)
 	for _, of := range storedArrays {
-		a := r.arrays[of.name]
-		if a == nil {
-			continue
-		}
-		err := a.Verify()
-		if err == nil {
-			*of.in(&arrays), err = a.MapInt32s(0, a.Len)
-		}
-		if err != nil {
-			return free(err)
+		if a := r.arrays[of.name]; a != nil {
+			must.Do(a.Verify())
+			*of.in(&arrays) = must.Get(a.MapInt32s(0, a.Len))
 		}
 	}
-	arrays.HaloEnds, arrays.Travels = r.Columns, r.Travels
-	made, err := graph.NewStructure(s.book, s.part, relation, arrays, threads)
+	arrays.HaloEnds, arrays.Travels, mapped = r.Columns, r.Travels, true
+	made, err = graph.NewStructure(s.book, s.part, relation, arrays, threads)
 	return made, s.misfit(r, err)
 }
 
@@ -80,39 +77,32 @@ func (s *Part) relation(i, threads int) (rel *graph.Relation, err error) {
 			rel.Free()
 		}
 	}()
+	defer must.Return(&err)
 	for p := range s.book.Parts {
 		rel.NumEdgesGlobal += s.book.NumEdges(i, p)
 	}
 	r := &s.relations[i]
 	send := r.arrays[sendArray]
-	if err := send.Verify(); err != nil {
-		return rel, err
-	}
+	must.Do(send.Verify())
 	read := make([]int32, made.NumSrc) // the last peer that a row was sent to
 	for q := 1; q < s.book.Parts; q++ {
 		first := r.Sends[q-1]
-		if rel.Send[q], err = send.MapInt32s(first, r.Sends[q]-first); err != nil {
-			return rel, err
-		}
+		rel.Send[q] = must.Get(send.MapInt32s(first, r.Sends[q]-first))
 		for k, row := range rel.Send[q].Data {
 			if row < 0 || int(row) >= made.NumSrc || read[row] == int32(q) {
-				return rel, send.File.Bad(send.Offset+4*(first+int64(k)),
-					fmt.Sprintf("%s: rows from 0 to %d, each once for a peer", send.Name, made.NumSrc-1), "%d", row)
+				must.Do(send.File.Bad(send.Offset+4*(first+int64(k)),
+					fmt.Sprintf("%s: rows from 0 to %d, each once for a peer", send.Name, made.NumSrc-1), "%d", row))
 			}
 			read[row] = int32(q)
 		}
 	}
-	if rel.OutDegree, err = mem.Make[int64](mem.Structure, made.NumSrc); err != nil {
-		return rel, err
-	}
+	rel.OutDegree = must.Get(mem.Make[int64](mem.Structure, made.NumSrc))
 	out := r.arrays[outDegreeArray]
-	if err := out.Ints(0, rel.OutDegree.Data); err != nil {
-		return rel, err
-	}
+	must.Do(out.Ints(0, rel.OutDegree.Data))
 	for j, n := range rel.OutDegree.Data {
 		if here := int64(made.ColPtr.Data[j+1] - made.ColPtr.Data[j]); n < here {
-			return rel, out.File.Bad(out.Offset+int64(j*out.DType.Size()),
-				fmt.Sprintf("%s: at least the %d edges of this part", out.Name, here), "%d", n)
+			must.Do(out.File.Bad(out.Offset+int64(j*out.DType.Size()),
+				fmt.Sprintf("%s: at least the %d edges of this part", out.Name, here), "%d", n))
 		}
 	}
 	return rel, nil
@@ -222,37 +212,30 @@ func (s *Part) Batches(yield func(graph.EdgeBatch) error) error {
 		return err
 	}
 	for i := range s.relations {
-		src, dst := s.ends(i)
-		r := &s.relations[i]
-		local, err := mem.Make[int64](mem.Scratch, int(r.Columns[len(r.Columns)-1])) // node of each column
-		if err != nil {
-			return err
-		}
-		for j := range r.Columns[0] {
-			local.Data[j] = first[src] + j
-		}
-		err = s.haloRows(i, func(column, id int64) {
-			k, _ := slices.BinarySearch(halo, id)
-			local.Data[column] = inner + int64(k)
-		})
-		if err == nil {
-			err = s.relationBatches(i, local.Data, first[dst], yield)
-		}
-		local.Free()
-		if err != nil {
+		if err := s.relationBatches(i, first, inner, halo, yield); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// relationBatches gives the edges of a relation. local are the nodes of its columns, and
-// row is that of its first row.
-func (s *Part) relationBatches(relation int, local []int64, row int64, yield func(graph.EdgeBatch) error) error {
-	made, err := s.structure(relation, 1)
-	if err != nil {
-		return err
+// relationBatches gives the edges of a relation. first are the local nodes of the first rows of each type, and inner is
+// that of the first of the halo.
+func (s *Part) relationBatches(relation int, first []int64, inner int64, halo []int64,
+	yield func(graph.EdgeBatch) error) (err error) {
+	defer must.Return(&err)
+	src, dst := s.ends(relation)
+	r, row := &s.relations[relation], first[dst]
+	local := scratch[int64](r.Columns[len(r.Columns)-1]) // node of each column
+	defer local.Free()
+	for j := range r.Columns[0] {
+		local.Data[j] = first[src] + j
 	}
+	must.Do(s.haloRows(relation, func(column, id int64) {
+		k, _ := slices.BinarySearch(halo, id)
+		local.Data[column] = inner + int64(k)
+	}))
+	made := must.Get(s.structure(relation, 1))
 	defer made.Free()
 	room := int(min(disk.Batch, made.NumEdges))
 	b := graph.EdgeBatch{Src: make([]int64, 0, room), Dst: make([]int64, 0, room), ID: make([]int64, 0, room)}
@@ -268,7 +251,7 @@ func (s *Part) relationBatches(relation int, local []int64, row int64, yield fun
 		positions = slices.Grow(positions[:0], int(end-begin))[:end-begin]
 		made.Positions(i, positions)
 		for k, j := range made.Col.Data[begin:end] {
-			b.Src, b.Dst = append(b.Src, local[j]), append(b.Dst, row+int64(i))
+			b.Src, b.Dst = append(b.Src, local.Data[j]), append(b.Dst, row+int64(i))
 			b.ID = append(b.ID, start+int64(positions[k]))
 			if left--; len(b.Src) < room && left > 0 {
 				continue
@@ -276,9 +259,7 @@ func (s *Part) relationBatches(relation int, local []int64, row int64, yield fun
 			if types != nil {
 				b.Type = types[:len(b.Src)]
 			}
-			if err := yield(b); err != nil {
-				return err
-			}
+			must.Do(yield(b))
 			b.Src, b.Dst, b.ID = b.Src[:0], b.Dst[:0], b.ID[:0]
 		}
 	}

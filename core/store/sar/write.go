@@ -11,6 +11,7 @@ import (
 	"sar/core/internal/argument"
 	"sar/core/internal/bitset"
 	"sar/core/internal/dtypes"
+	"sar/core/internal/must"
 	"sar/core/internal/view"
 	"sar/core/mem"
 	"sar/core/store/disk"
@@ -87,25 +88,28 @@ type Written struct {
 }
 
 // Write writes the parts of a graph.
-func Write(src input.Source, to Plan) (*Written, error) {
+func Write(src input.Source, to Plan) (w *Written, err error) {
+	defer must.Return(&err)
 	s := &writer{src: src, to: to, forNodes: nodeMemory(src), parts: make([]description, to.Parts),
 		node: newKinds(src.NodeTypes(), to.Parts), edge: newKinds(src.EdgeTypes(), to.Parts)}
 	defer s.free()
 	s.nodes, s.edges = int64(len(to.Assignment)), s.edge.first[len(s.edge.list)]
 	s.total = s.nodes*2 + s.node.work() + s.edges*4 + s.edge.work()
 	for p := range to.Parts {
-		if err := os.Mkdir(s.partDir(p), 0o775); err != nil {
-			return nil, err
-		}
+		must.Do(os.Mkdir(s.partDir(p), 0o775))
 	}
-	for _, step := range []func() error{s.numberNodes, s.countEdges, s.wantMemory, s.wantDisk, s.fill, s.finishParts,
-		s.writeSends,
-		s.writeNodeFeatures, s.writeEdgeRows, s.takeIDs, s.describe} {
-		if err := step(); err != nil {
-			return nil, err
-		}
-	}
-	w := &Written{Nodes: s.nodes, Edges: s.edges, Partitioning: s.partitioning}
+	s.numberNodes()
+	s.countEdges()
+	must.Do(s.wantMemory())
+	must.Do(s.wantDisk())
+	s.fill()
+	s.finishParts()
+	s.writeSends()
+	s.writeNodeFeatures()
+	s.writeEdgeRows()
+	s.takeIDs()
+	s.describe()
+	w = &Written{Nodes: s.nodes, Edges: s.edges, Partitioning: s.partitioning}
 	w.NodeMap, w.NodeTypes = s.node.maps()
 	w.EdgeMap, w.EdgeTypes = s.edge.maps()
 	return w, nil
@@ -122,24 +126,26 @@ func (s *writer) free() {
 
 func (s *writer) partDir(p int) string { return filepath.Join(s.to.Dir, fmt.Sprintf("part%d", p)) }
 
-func (s *writer) progress(n int64) error {
+func (s *writer) progress(n int64) {
 	s.done = min(s.done+n, s.total)
-	if s.to.Progress == nil {
-		return nil
+	if s.to.Progress != nil {
+		must.Do(s.to.Progress(s.done, s.total))
 	}
-	return s.to.Progress(s.done, s.total)
+}
+
+// scratch is memory that a step gives back.
+func scratch[T mem.Elem](n int64) mem.Array[T] {
+	return must.Get(mem.Make[T](mem.Scratch, int(n)))
 }
 
 // numberNodes numbers nodes, in each part in the order they had.
-func (s *writer) numberNodes() (err error) {
-	if s.id, err = mem.Make[uint32](mem.Scratch, len(s.to.Assignment)); err != nil {
-		return err
-	}
+func (s *writer) numberNodes() {
+	s.id = scratch[uint32](s.nodes)
 	largest := int64(0)
 	for t, of := range s.node.list {
 		if of.Rows > math.MaxUint32 {
-			return argument.Errorf("%d nodes of type %q: at most %d of a type are supported", of.Rows, of.Name,
-				int64(math.MaxUint32))
+			must.Do(argument.Errorf("%d nodes of type %q: at most %d of a type are supported", of.Rows, of.Name,
+				int64(math.MaxUint32)))
 		}
 		largest = max(largest, of.Rows)
 		first := s.node.first[t]
@@ -150,8 +156,8 @@ func (s *writer) numberNodes() (err error) {
 		for p := range s.to.Parts {
 			s.node.count[p][t] = base[p+1]
 			if base[p+1] > math.MaxInt32 {
-				return argument.Errorf("part %d has %d nodes of type %q; at most %d are supported: use more parts", p, base[p+1],
-					of.Name, math.MaxInt32)
+				must.Do(argument.Errorf("part %d has %d nodes of type %q; at most %d are supported: use more parts", p, base[p+1],
+					of.Name, math.MaxInt32))
 			}
 			base[p+1] += base[p]
 		}
@@ -162,39 +168,38 @@ func (s *writer) numberNodes() (err error) {
 		}
 		s.base = append(s.base, base)
 	}
-	if err = s.progress(s.nodes); err != nil {
-		return err
-	}
-	if s.column, err = mem.Make[int32](mem.Scratch, int(largest)); err != nil {
-		return err
-	}
-	s.halo, err = bitset.New(largest)
-	return err
+	s.progress(s.nodes)
+	s.column = scratch[int32](largest)
+	s.halo = must.Get(bitset.New(largest))
+}
+
+// runs passes over the edges. do is called with runs of edges of one relation, whose first one is edge first of it.
+func (s *writer) runs(do func(relation int, first int64, src, dst []int64)) {
+	must.Do(s.src.EdgesBatch(func(first int64, src, dst []int64) (err error) {
+		defer must.Return(&err)
+		for len(dst) > 0 {
+			i := s.edge.of(first)
+			n := min(int64(len(dst)), s.edge.first[i+1]-first)
+			do(i, first-s.edge.first[i], src[:n], dst[:n])
+			first, src, dst = first+n, src[n:], dst[n:]
+		}
+		return nil
+	}))
 }
 
 // countEdges counts the in-edges of every node.
-func (s *writer) countEdges() (err error) {
+func (s *writer) countEdges() {
 	names := map[string]bool{}
 	for i, of := range s.edge.list {
 		r := &relationWriter{src: of.Src, dst: of.Dst, sorted: true, last: [2]int64{-1, -1},
 			dir: "relations/" + fileName(strings.ReplaceAll(of.Name, ":", "__"), i, names)}
-		if r.slots, err = mem.Make[uint32](mem.Scratch, int(s.node.list[r.dst].Rows)); err != nil {
-			return err
-		}
+		r.slots = scratch[uint32](s.node.list[r.dst].Rows)
 		s.rels = append(s.rels, r)
 	}
-	err = s.src.EdgesBatch(func(first int64, src, dst []int64) error {
-		if err := s.progress(int64(len(src))); err != nil {
-			return err
-		}
-		return s.edge.runs(first, int64(len(src)), func(r int, lo, hi int64) error {
-			s.rels[r].count(s.id.Data, src[lo:hi], dst[lo:hi])
-			return nil
-		})
+	s.runs(func(i int, _ int64, src, dst []int64) {
+		s.progress(int64(len(src)))
+		s.rels[i].count(s.id.Data, src, dst)
 	})
-	if err != nil {
-		return err
-	}
 	for i, r := range s.rels {
 		for p := range s.to.Parts {
 			var n int64
@@ -202,13 +207,12 @@ func (s *writer) countEdges() (err error) {
 				n += int64(d)
 			}
 			if n > math.MaxInt32 {
-				return argument.Errorf("part %d has %d edges of type %s; at most %d are supported: use more parts", p, n,
-					s.edge.list[i].Name, math.MaxInt32)
+				must.Do(argument.Errorf("part %d has %d edges of type %s; at most %d are supported: use more parts", p, n,
+					s.edge.list[i].Name, math.MaxInt32))
 			}
 			s.edge.count[p][i] = n
 		}
 	}
-	return nil
 }
 
 func (r *relationWriter) count(id []uint32, src, dst []int64) {
@@ -244,39 +248,29 @@ func (s *writer) wantDisk() error {
 }
 
 // finishParts makes one part after the other, out of the sources of its edges.
-func (s *writer) finishParts() error {
+func (s *writer) finishParts() {
 	for p := range s.to.Parts {
 		for i := range s.rels {
-			if err := s.finish(p, i); err != nil {
-				return err
-			}
-			if err := s.progress(s.edge.count[p][i]); err != nil {
-				return err
-			}
+			s.finish(p, i)
+			s.progress(s.edge.count[p][i])
 		}
 		for t := range s.node.list {
 			s.halo.Clear()
 			for i, r := range s.rels {
-				if r.src != t {
-					continue
-				}
-				if err := s.addHalo(p, i); err != nil {
-					return err
+				if r.src == t {
+					s.addHalo(p, i)
 				}
 			}
 			s.parts[p].Halo += s.halo.Seal()
 		}
 	}
-	return nil
 }
 
 // addHalo adds the boundary rows of a relation to halo.
-func (s *writer) addHalo(p, relation int) error {
+func (s *writer) addHalo(p, relation int) {
 	r := s.rels[relation]
 	rows := make([]int32, r.columns[p][s.to.Parts-1]-r.columns[p][0])
-	if err := r.arrays[p][haloRowsArray].Read(0, rows); err != nil {
-		return err
-	}
+	must.Do(r.arrays[p][haloRowsArray].Read(0, rows))
 	at := r.columns[p][0]
 	for q := 1; q < s.to.Parts; q++ {
 		owner := (p - q + s.to.Parts) % s.to.Parts
@@ -284,88 +278,63 @@ func (s *writer) addHalo(p, relation int) error {
 			s.halo.Add(s.base[r.src][owner] + int64(rows[at-r.columns[p][0]]))
 		}
 	}
-	return nil
 }
 
 // writeSends gives every part the rows that its peers read, and the out-degrees of its own
 // rows, out of the peers' parts.
-func (s *writer) writeSends() error {
+func (s *writer) writeSends() {
 	for i, r := range s.rels {
 		r.sends = make([][]int64, s.to.Parts)
 		for p := range s.to.Parts {
-			if err := s.writeSend(p, i); err != nil {
-				return err
-			}
+			s.writeSend(p, i)
 		}
 	}
-	return nil
 }
 
-func (s *writer) writeSend(p, relation int) error {
+func (s *writer) writeSend(p, relation int) {
 	r, parts := s.rels[relation], s.to.Parts
 	out := make([]int64, s.node.count[p][r.src])
-	degrees := func(q int, from, to int64, rows func(k int) int32) error {
+	degrees := func(q int, from, to int64, rows func(k int) int32) {
 		ptr := make([]int32, to-from+1)
-		if err := r.arrays[q][colPtrArray].Read(from, ptr); err != nil {
-			return err
-		}
+		must.Do(r.arrays[q][colPtrArray].Read(from, ptr))
 		for k := range ptr[1:] {
 			out[rows(k)] += int64(ptr[k+1] - ptr[k])
 		}
-		return nil
 	}
-	if err := degrees(p, 0, int64(len(out)), func(k int) int32 { return int32(k) }); err != nil {
-		return err
-	}
+	degrees(p, 0, int64(len(out)), func(k int) int32 { return int32(k) })
 	ends := make([]int64, parts)
 	for q := 1; q < parts; q++ {
 		c := r.columns[(p+q)%parts]
 		ends[q] = ends[q-1] + c[q] - c[q-1]
 	}
-	send, err := s.newArray(p, relation, sendArray, dtypes.Int32, ends[parts-1])
-	if err != nil {
-		return err
-	}
+	send := s.newArray(p, relation, sendArray, dtypes.Int32, ends[parts-1])
 	for q := 1; q < parts; q++ {
 		reader := (p + q) % parts
 		c := r.columns[reader]
 		rows := make([]int32, c[q]-c[q-1])
-		if err := r.arrays[reader][haloRowsArray].Read(c[q-1]-c[0], rows); err != nil {
-			return err
-		}
-		if err := degrees(reader, c[q-1], c[q], func(k int) int32 { return rows[k] }); err != nil {
-			return err
-		}
-		if err := send.Write(ends[q-1], view.Bytes(rows)); err != nil {
-			return err
-		}
+		must.Do(r.arrays[reader][haloRowsArray].Read(c[q-1]-c[0], rows))
+		degrees(reader, c[q-1], c[q], func(k int) int32 { return rows[k] })
+		must.Do(send.Write(ends[q-1], view.Bytes(rows)))
 	}
 	r.sends[p] = ends
-	return s.putWide(p, relation, outDegreeArray, out)
+	s.putWide(p, relation, outDegreeArray, out)
 }
 
 // putArray writes an array of a relation.
-func (s *writer) putArray(p, relation int, name string, v []int32) error {
-	a, err := s.newArray(p, relation, name, dtypes.Int32, int64(len(v)))
-	if err != nil {
-		return err
-	}
-	return a.Write(0, view.Bytes(v))
+func (s *writer) putArray(p, relation int, name string, v []int32) {
+	must.Do(s.newArray(p, relation, name, dtypes.Int32, int64(len(v))).Write(0, view.Bytes(v)))
 }
 
 // putWide writes an array of a relation in 32 bits, where that suffices.
-func (s *writer) putWide(p, relation int, name string, v []int64) error {
+func (s *writer) putWide(p, relation int, name string, v []int64) {
 	narrow := make([]int32, len(v))
 	for i, x := range v {
 		if narrow[i] = int32(x); int64(narrow[i]) != x {
-			a, err := s.newArray(p, relation, name, dtypes.Int64, int64(len(v)))
-			if err != nil {
-				return err
-			}
-			return a.Write(0, view.Bytes(v))
+			must.Do(s.newArray(p, relation, name, dtypes.Int64, int64(len(v))).Write(0, view.Bytes(v)))
+			return
 		}
 	}
-	return s.putArray(p, relation, name, narrow)
+	s.putArray(p, relation, name, narrow)
 }
 
 // relation is the description of a relation of a part.
