@@ -19,59 +19,91 @@ type (
 const (
 	wideColumns = 32 // of a register of bfloat16
 	wideBytes   = 64
-	halfTile    = 4 * wideColumns // the columns of a pass with coefficients
+	halfTile    = 4 * wideColumns // columns with coefficients
 	wholeTile   = 8 * wideColumns // and without
 )
 
 // avx512 is the table of AVX2, with these loops in place of its own.
 func avx512() *table {
 	t := portable("avx512", func() bool { return archsimd.X86.AVX2() && archsimd.X86.FMA() && archsimd.X86.AVX512VBMI2() })
-	t.f32.HalfSum = func(g *Gather[float32]) { halfSumHeadsWide(g, 1) }
-	t.f32.HalfSumHeads = halfSumHeadsWide
-	t.f32.HalfDotHeads, t.f32.HalfDotSums = halfDotHeadsWide, halfDotSumsWide
+	t.f32.HalfSum = func(g *Gather[float32]) {
+		if !wideSums(g, 1) {
+			halfSumF32(g)
+		}
+	}
 	t.f32.HalfSums = func(g *Gather[float32], runs []Run) {
-		if g.D < halfTile || g.C == nil && g.D < wholeTile {
+		if g.D < halfTile {
 			halfSumsF32(g, runs)
 			return
 		}
 		gatherEach(g, runs, t.f32.HalfSum)
 	}
+	t.f32.HalfSumHeads = func(g *Gather[float32], heads int) {
+		if !wideSums(g, heads) {
+			halfSumHeadsF32(g, heads)
+		}
+	}
+	t.f32.HalfDotHeads = func(g *Gather[float32], heads int) {
+		if !wideDots(g, g.Y, nil, heads) {
+			halfDotHeadsF32(g, heads)
+		}
+	}
+	t.f32.HalfDotSums = func(g *Gather[float32], w []float32, heads int) {
+		if !wideDots(g, w, g.Y, heads) {
+			halfDotSumsF32(g, w, heads)
+		}
+	}
 	return t
 }
 
-// halfSumHeadsWide is halfSumHeadsF32, to whose loops it leaves the last columns, and rows whose heads are not whole
-// registers.
-func halfSumHeadsWide(g *Gather[float32], heads int) {
-	d, tile := len(g.Y)/heads, wholeTile
+// oneTile tells whether heads are whole registers, which together are a tile with coefficients.
+func oneTile(width, heads int) bool { return width == halfTile && 4%heads == 0 }
+
+// headOf is where the coefficients of each of its registers are, in bytes behind those of a slot.
+func headOf(heads int) *[4]int {
+	var head [4]int
+	for i := range head {
+		head[i] = i * heads / 4 * sizeF32
+	}
+	return &head
+}
+
+// wideSums is halfSumHeadsF32 of whole tiles, and tells whether g is of such. With coefficients it is one tile: wider
+// rows would be read twice.
+func wideSums(g *Gather[float32], heads int) bool {
+	if len(g.Y) == 0 || len(g.Col) == 0 || g.C == nil && len(g.Y)%wholeTile != 0 || g.C != nil && !oneTile(len(g.Y), heads) {
+		return false
+	}
+	stride, base := g.Stride*sizeBF16, int(g.Base)
 	if g.C != nil {
-		tile = halfTile
+		wideSumHeads(unsafe.Pointer(&g.Y[0]), unsafe.Pointer(&g.Half[0]), stride, g.Col, base, unsafe.Pointer(&g.C[0]),
+			heads*sizeF32, headOf(heads), g.First)
+		return true
 	}
-	if len(g.Y) < tile || heads > 1 && d%wideColumns != 0 || len(g.Col) == 0 {
-		halfSumHeadsF32(g, heads)
-		return
+	for from := 0; from < len(g.Y); from += wholeTile {
+		wideSum(unsafe.Pointer(&g.Y[from]), unsafe.Pointer(&g.Half[from]), stride, g.Col, base, g.First)
 	}
-	c, step, from := unsafe.Pointer(unsafe.SliceData(g.C)), heads*sizeF32, 0
-	for ; from+tile <= len(g.Y); from += tile {
-		y, x := unsafe.Pointer(&g.Y[from]), unsafe.Pointer(&g.Half[from])
-		if c == nil {
-			wideSum(y, x, g.Stride*sizeBF16, g.Col, int(g.Base), g.First)
-			continue
+	return true
+}
+
+// wideDots is halfDotsF32 of one tile, and tells whether g is of such. sums: nil for none.
+func wideDots(g *Gather[float32], w, sums []float32, heads int) bool {
+	if !oneTile(len(w), max(1, heads)) || len(g.Col) == 0 {
+		return false
+	}
+	dots := *g
+	if sums == nil {
+		dots.C = nil // of another loop
+	}
+	nearF32(&dots, len(w), heads, func(g *Gather[float32]) {
+		var y, c unsafe.Pointer
+		if sums != nil {
+			y, c = unsafe.Pointer(&sums[0]), unsafe.Pointer(&g.C[0])
 		}
-		var head [4]int // where the coefficients of each register are
-		for i := range head {
-			head[i] = (from + i*wideColumns) / d * sizeF32
-		}
-		wideSumHeads(y, x, g.Stride*sizeBF16, g.Col, int(g.Base), c, step, &head, g.First)
-	}
-	for from < len(g.Y) {
-		h := from / d
-		own := c
-		if c != nil {
-			own = unsafe.Add(c, h*sizeF32)
-		}
-		halfSumColumnsF32(g, from, (h+1)*d, own, step)
-		from = (h + 1) * d
-	}
+		wideDotRows(y, unsafe.Pointer(&w[0]), unsafe.Pointer(&g.Half[0]), g.Stride*sizeBF16, g.Col, int(g.Base), c,
+			unsafe.Pointer(&g.Out[0]), heads*sizeF32, headOf(heads))
+	})
+	return true
 }
 
 // The lanes of two registers in turn, and what undoes that.
@@ -188,61 +220,13 @@ func wideSumHeads(
 	clearUpper()
 }
 
-// halfDotHeadsWide is halfDotHeadsF32, to whose loops it leaves rows that are not whole tiles, and whose heads are not
-// whole registers.
-func halfDotHeadsWide(g *Gather[float32], heads int) {
-	if !wholeHeads(len(g.Y), heads) {
-		halfDotHeadsF32(g, heads)
-		return
-	}
-	halfDotsWide(g, g.Y, nil, heads)
-}
-
-func halfDotSumsWide(g *Gather[float32], w []float32, heads int) {
-	if !wholeHeads(len(w), heads) {
-		halfDotSumsF32(g, w, heads)
-		return
-	}
-	halfDotsWide(g, w, g.Y, heads)
-}
-
-func wholeHeads(width, heads int) bool {
-	return width > 0 && width%halfTile == 0 && width/heads%wideColumns == 0
-}
-
-// halfDotsWide walks the columns in tiles. sums: nil for none.
-func halfDotsWide(g *Gather[float32], w, sums []float32, heads int) {
-	if len(g.Col) == 0 {
-		return
-	}
-	var y, c unsafe.Pointer
-	if sums != nil {
-		c = unsafe.Pointer(&g.C[:len(g.Col)*heads][0])
-	}
-	out, d := g.Out[:len(g.Col)*heads], len(w)/heads
-	for from := 0; from < len(w); from += halfTile {
-		var head [4]int
-		var more [4]bool // of a head that begins in a register before
-		for i := range head {
-			at := from + i*wideColumns
-			head[i], more[i] = at/d*sizeF32, at%d > 0
-		}
-		if sums != nil {
-			y = unsafe.Pointer(&sums[from])
-		}
-		wideDots(y, unsafe.Pointer(&w[from]), unsafe.Pointer(&g.Half[from]), g.Stride*sizeBF16, g.Col, int(g.Base), c,
-			unsafe.Pointer(&out[0]), heads*sizeF32, &head, &more)
-	}
-}
-
-// wideDots is the columns of halfTile. The coefficient and the product of register i are head[i] bytes behind those of
-// the slot. y: nil for no sums.
+// wideDotRows is the columns of halfTile. The coefficient and the product of register i are head[i] bytes behind those
+// of the slot. y: nil for no sums.
 //
 //go:noinline
 //go:nocheckptr
-func wideDots(
+func wideDotRows(
 	y, w, x unsafe.Pointer, stride int, cols []int32, base int, c, out unsafe.Pointer, step int, head *[4]int,
-	more *[4]bool,
 ) {
 	e0, o0 := loadWide(y, 0, y == nil)
 	e1, o1 := loadWide(y, 1, y == nil)
@@ -271,7 +255,7 @@ func wideDots(
 		store4F32(unsafe.Pointer(&s), fold(a0), fold(a1), fold(a2), fold(a3))
 		for i, dot := range s {
 			at := (*float32)(unsafe.Add(out, k*step+head[i]))
-			if more[i] {
+			if i > 0 && head[i] == head[i-1] { // of one head
 				dot += *at
 			}
 			*at = dot
