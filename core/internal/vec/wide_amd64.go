@@ -71,7 +71,11 @@ func headOf(heads int) *[4]int {
 // wideSums is halfSumHeadsF32 of whole tiles, and tells whether g is of such. With coefficients it is one tile: wider
 // rows would be read twice.
 func wideSums(g *Gather[float32], heads int) bool {
-	if len(g.Y) == 0 || len(g.Col) == 0 || g.C == nil && len(g.Y)%wholeTile != 0 || g.C != nil && !oneTile(len(g.Y), heads) {
+	whole := len(g.Y) > 0 && len(g.Y)%wholeTile == 0
+	if g.C != nil {
+		whole = oneTile(len(g.Y), heads)
+	}
+	if !whole || len(g.Col) == 0 {
 		return false
 	}
 	stride, base := g.Stride*sizeBF16, int(g.Base)
