@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import dgl
@@ -115,7 +116,7 @@ def wrap(net: Net) -> Any:
 def step(
     part: dict[str, Any], kind: str, way: str, x: np.ndarray, grad: np.ndarray, state: dict[str, np.ndarray], width: int
 ) -> dict[str, Any]:
-    """Result and all gradients, and how often rows were computed again."""
+    """Result and all gradients, and how often rows, and masks of ReLU, were computed again."""
     widths = [x.shape[1], width, width, grad.shape[1]]
     net = Net(kind, widths, sar.DistributedBN1D, way).to(torch.from_numpy(x).dtype)
     net.load_state_dict({name: torch.from_numpy(value) for name, value in state.items()})
@@ -124,14 +125,15 @@ def step(
     rows = torch.from_numpy(x.copy()).requires_grad_()
     graph = build(part)
     graph = sar.pyg.edge_index(graph) if kind == "gcn" else graph
-    counts = {"applied": 0}
-    original = recompute.kernels.normalize
+    counts = {"applied": 0, "masks": 0}
+    originals = {"applied": recompute.kernels.normalize, "masks": recompute.kernels.normalize_back}
 
-    def counted(*args: Any) -> None:
-        counts["applied"] += 1
-        original(*args)
+    def counted(name: str, *args: Any) -> None:
+        counts[name] += 1
+        originals[name](*args)
 
-    recompute.kernels.normalize = counted
+    recompute.kernels.normalize = partial(counted, "applied")
+    recompute.kernels.normalize_back = partial(counted, "masks")
     try:
         out = net(graph, rows, True)
         counts["forward"] = counts["applied"]
@@ -144,7 +146,7 @@ def step(
             upstream = upstream / 2
         out.backward(upstream)
     finally:
-        recompute.kernels.normalize = original
+        recompute.kernels.normalize, recompute.kernels.normalize_back = originals["applied"], originals["masks"]
     sar.gather_grads(net)
     found = {"out": out, "x": rows.grad, **{name: p.grad for name, p in net.named_parameters()}}
     return {**numpy(found), "counts": counts}
