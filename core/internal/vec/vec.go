@@ -8,13 +8,12 @@
 // result does not depend on how a caller cuts its work. Sums over rows have the
 // same bits in all tables. Products of two rows do not: a table with n lanes
 // adds every n-th product, fused (FMA), and then the lanes, n being 4 or 2
-// (float32, float64) with NEON, 8 or 4 with AVX2 (16 with AVX-512 in heads of wide rows in
-// bfloat16), and in float64 what is left of
-// a row at last, one after the other; the scalar one adds one after the other
-// and fuses nothing. Exponentials and what
-// is made of them differ from the scalar ones within the stated bounds.
-// Weighted sums round c*x before they add, everywhere: fused, the compiler
-// needs a copy of every sum for every slot.
+// (float32, float64) with NEON, 8 or 4 with AVX2, 16 with AVX-512 in rows of
+// bfloat16 that it has loops for, and in float64 what is left of a row at last,
+// one after the other; the scalar one adds one after the other and fuses
+// nothing. Exponentials and what is made of them differ from the scalar ones
+// within the stated bounds. Weighted sums round c*x before they add, everywhere:
+// fused, the compiler needs a copy of every sum for every slot.
 package vec
 
 import (
