@@ -47,6 +47,8 @@ def step(
     what its dropout is made to be; ``hook_on``: a rank with a hook on the submodule ``hooked``."""
     function, kinds = copy.deepcopy(ACTIVATIONS[activation]), {"dgl": dgl.nn, "sar": sar.nn}[library]
     layer = kinds.GATConv(x.shape[1], **options, activation=function, allow_zero_in_degree=True)
+    if library == "dgl":  # what scripts call something of their own
+        layer.merge, layer.memory_efficient = "mean", True
     loaded(layer, x, state, frozen)
     if turned == "on in evaluation":
         layer.eval()

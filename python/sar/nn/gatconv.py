@@ -205,7 +205,17 @@ class GATConv(_Attention):
         if not self.allow_zero_in_degree:
             refuse_zero_in_degree(graph, self)
         dropout_p = self.attn_drop if self.training else 0.0
-        found = gat.convolve(graph, self, feat, edge_weight, get_attention, self.negative_slope, dropout_p)
+        found = gat.convolve(
+            graph,
+            self,
+            feat,
+            edge_weight,
+            get_attention,
+            self.negative_slope,
+            dropout_p,
+            merge=self.merge,
+            memory_efficient=self.memory_efficient,
+        )
         if found is not None:
             return found
         if isinstance(feat, tuple):

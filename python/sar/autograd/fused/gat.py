@@ -50,17 +50,26 @@ class Rounding(enum.Enum):
 
 @uncompiled
 def convolve(
-    graph: Any, layer: Any, feat: Any, edge_weight: Any, get_attention: bool, slope: float, dropout_p: float
+    graph: Any,
+    layer: Any,
+    feat: Any,
+    edge_weight: Any,
+    get_attention: bool,
+    slope: float,
+    dropout_p: float,
+    *,
+    merge: Optional[str] = None,
+    memory_efficient: bool = False,
 ) -> Optional[Tensor]:
     """The fused result of a GATConv, of DGL or of ``sar.nn``; None if the layer has to run its own steps, because it
     does not have exactly one linear map or because something reads the attention. ``slope`` is that of leaky_relu,
-    ``dropout_p`` the share of the attention that is set to 0. Of ``sar.nn`` a layer has ``merge`` as well, as in
-    :func:`gat_columns.merged`, and ``memory_efficient``: by :mod:`.gat_columns`, and alike on all workers."""
-    merge: Optional[str] = getattr(layer, "merge", None)
+    ``dropout_p`` the share of the attention that is set to 0; ``merge`` as in :func:`gat_columns.merged`;
+    ``memory_efficient``: by :mod:`.gat_columns`, and alike on all workers. Neither is read from the layer: attributes
+    of such names that a user gave to DGL's are the user's."""
     feat, vectors = computed(feat), (layer.attn_l, layer.attn_r)
     plain = edge_weight is None and not get_attention and layer.res_fc is None
     fused = plain and gat_unfit(layer) is None and fits_alone(graph, feat, layer.fc)
-    by_columns, needs = getattr(layer, "memory_efficient", False) and isinstance(graph, GraphShardManager), False
+    by_columns, needs = memory_efficient and isinstance(graph, GraphShardManager), False
     if by_columns:
         tensors = feat, layer.fc.weight, *vectors, layer.bias
         mine = torch.is_grad_enabled() and any(isinstance(t, Tensor) and t.requires_grad for t in tensors)
