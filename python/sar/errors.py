@@ -4,6 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+__all__ = [
+    "BudgetError",
+    "DeadlineError",
+    "FormatError",
+    "PeerLostError",
+    "RemoteError",
+    "RendezvousError",
+    "ScheduleError",
+    "WholeGraphError",
+]
+
 
 class _OfRank(Exception):
     """``rank`` is the worker that an error speaks of, -1 where it is not known."""
