@@ -167,13 +167,19 @@ type norm struct {
 	dropout            *C.sar_const_dropout
 }
 
+// of is an export of that name, in the precision that rows x are computed in.
+func (a norm) of(name string, x *C.sar_const_tensor, single, double func(v tensor, a norm)) C.sar_status {
+	return guard(name, func(*call) {
+		v := view("x", x)
+		byFloat(computedIn(v), single, double)(v, a)
+	})
+}
+
 //export sar_normalize
 func sar_normalize(x, columns *C.sar_const_tensor, relu C.int32_t, dropout *C.sar_const_dropout, out *C.DLTensor,
 ) C.sar_status {
-	return guard("sar_normalize", func(*call) {
-		v := view("x", x)
-		byFloat(computedIn(v), normalize[float32], normalize[float64])(v, norm{nil, columns, out, relu != 0, dropout})
-	})
+	a := norm{nil, columns, out, relu != 0, dropout}
+	return a.of("sar_normalize", x, normalize[float32], normalize[float64])
 }
 
 func normalize[T session.Float](v tensor, a norm) {
@@ -191,11 +197,8 @@ func normalize[T session.Float](v tensor, a norm) {
 func sar_normalize_back(grad, x, columns *C.sar_const_tensor, relu C.int32_t, dropout *C.sar_const_dropout,
 	out *C.DLTensor,
 ) C.sar_status {
-	return guard("sar_normalize_back", func(*call) {
-		v := view("x", x)
-		compute := byFloat(computedIn(v), normalizeBack[float32], normalizeBack[float64])
-		compute(v, norm{grad, columns, out, relu != 0, dropout})
-	})
+	a := norm{grad, columns, out, relu != 0, dropout}
+	return a.of("sar_normalize_back", x, normalizeBack[float32], normalizeBack[float64])
 }
 
 func normalizeBack[T session.Float](v tensor, a norm) {
@@ -207,11 +210,8 @@ func normalizeBack[T session.Float](v tensor, a norm) {
 func sar_normalize_sums(grad, x, columns *C.sar_const_tensor, relu C.int32_t, dropout *C.sar_const_dropout,
 	out *C.DLTensor,
 ) C.sar_status {
-	return guard("sar_normalize_sums", func(*call) {
-		v := view("x", x)
-		compute := byFloat(computedIn(v), normalizeSums[float32], normalizeSums[float64])
-		compute(v, norm{grad, columns, out, relu != 0, dropout})
-	})
+	a := norm{grad, columns, out, relu != 0, dropout}
+	return a.of("sar_normalize_sums", x, normalizeSums[float32], normalizeSums[float64])
 }
 
 func normalizeSums[T session.Float](v tensor, a norm) {
@@ -224,11 +224,8 @@ func normalizeSums[T session.Float](v tensor, a norm) {
 func sar_normalize_grad(grad, x, columns *C.sar_const_tensor, relu C.int32_t, dropout *C.sar_const_dropout,
 	gradX *C.DLTensor,
 ) C.sar_status {
-	return guard("sar_normalize_grad", func(*call) {
-		v := view("x", x)
-		compute := byFloat(computedIn(v), normalizeGrad[float32], normalizeGrad[float64])
-		compute(v, norm{grad, columns, gradX, relu != 0, dropout})
-	})
+	a := norm{grad, columns, gradX, relu != 0, dropout}
+	return a.of("sar_normalize_grad", x, normalizeGrad[float32], normalizeGrad[float64])
 }
 
 func normalizeGrad[T session.Float](v tensor, a norm) {
