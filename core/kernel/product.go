@@ -79,7 +79,7 @@ type sums[T Float] struct {
 	ends   []ended        // those of them whose sums are complete then, where post is set
 	coef   []T            // [heads, coefBlock], gathered coefficients
 	g      *vec.Gather[T] // one per task
-	direct bool           // w is the coefficients as it stands
+	direct bool           // w or scale is the coefficients as it stands
 }
 
 // ended is a row whose sums are complete, and where its results begin.
@@ -109,7 +109,7 @@ func (m *sums[T]) start(q part) {
 	m.c0, m.c1 = q.c0, q.c1
 	m.g = &vec.Gather[T]{Stride: m.width, Base: m.g.Base}
 	m.runs = make([]vec.Run, 0, touchRows)
-	m.direct = m.w == nil && m.scale == nil || m.heads == 1 && m.edge == nil && m.scale == nil
+	m.direct = m.w == nil || m.heads == 1 && m.edge == nil && m.scale == nil
 	if !m.direct {
 		m.coef = make([]T, m.heads*coefBlock)
 	}
@@ -135,7 +135,7 @@ func (m *sums[T]) sum(y []T, first bool) {
 	if m.direct {
 		g := m.g
 		m.from(m.c0)
-		g.Y, g.Col, g.C = y, m.col, m.w
+		g.Y, g.Col, g.C, g.Scale = y, m.col, m.w, m.scale
 		g.D, g.First = m.c1-m.c0, first
 		m.gatherMany(g, m.runs)
 	} else {
@@ -158,7 +158,7 @@ func (m *sums[T]) row(y []T, k0, k1, e int64, first bool) {
 			g.C = m.w[e:][:k1-k0]
 		}
 		m.from(m.c0)
-		g.Y, g.Col, g.First = y[m.c0:m.c1], m.col[k0:k1], first
+		g.Y, g.Col, g.Scale, g.First = y[m.c0:m.c1], m.col[k0:k1], m.scale, first
 		m.gatherOne(g)
 		return
 	}
@@ -184,13 +184,6 @@ func (m *sums[T]) row(y []T, k0, k1, e int64, first bool) {
 func (m *sums[T]) coefficients(h int, col []int32, e int64) []T {
 	c, heads := m.coef[h*coefBlock:][:len(col)], m.heads
 	if len(c) == 0 {
-		return c
-	}
-	if m.w == nil {
-		scale := m.scale
-		for i, j := range col {
-			c[i] = scale[j]
-		}
 		return c
 	}
 	if m.edge == nil {

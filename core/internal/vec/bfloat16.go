@@ -15,12 +15,9 @@ func halfSumScalar[T Float](g *Gather[T]) {
 	d := len(g.Y)
 	for k, col := range g.Col {
 		x := g.Half[int(col-g.Base)*g.Stride:][:d]
+		c := g.coefficient(k) // 1 leaves the bits
 		for j := range g.Y {
-			if g.C == nil {
-				g.Y[j] += wide[T](x[j])
-			} else {
-				g.Y[j] += T(g.C[k] * wide[T](x[j]))
-			}
+			g.Y[j] += T(c * wide[T](x[j]))
 		}
 	}
 }

@@ -4,11 +4,11 @@ package vec
 
 func opsF32() Ops[float32] {
 	return Ops[float32]{
-		GatherSum:      gatherSumF32,
-		GatherSums:     gatherSumsF32,
-		HalfSum:        halfSumF32,
-		HalfSums:       halfSumsF32,
-		HalfSumHeads:   halfSumHeadsF32,
+		GatherSum:      sumsF32.one,
+		GatherSums:     sumsF32.many,
+		HalfSum:        sumsBF16.one,
+		HalfSums:       sumsBF16.many,
+		HalfSumHeads:   sumsBF16.heads,
 		HalfDotHeads:   halfDotHeadsF32,
 		HalfDotSums:    halfDotSumsF32,
 		HalfRows:       halfRowsF32,

@@ -10,7 +10,7 @@ func gatherSumF64(g *Gather[float64]) {
 	if g.First {
 		clear(g.Y)
 	}
-	sumRowsOfF64(g.Y, g.X, g, g.C, 1)
+	sumRowsOfF64(g.Y, g.X, g, g.coefficient)
 }
 
 func gatherSumsF64(g *Gather[float64], runs []Run) { gatherEach(g, runs, gatherSumF64) }
@@ -24,22 +24,20 @@ func gatherSumHeadsF64(g *Gather[float64], heads int) {
 	}
 	d := len(g.Y) / heads
 	for h := range heads {
-		sumRowsOfF64(g.Y[h*d:(h+1)*d], g.X[h*d:], g, g.C[h:], heads)
+		sumRowsOfF64(g.Y[h*d:(h+1)*d], g.X[h*d:], g, func(k int) float64 { return g.C[k*heads+h] })
 	}
 }
 
-// sumRowsOfF64: for k ascending: y[j] += c[k*step] * x[(col[k]-base)*stride+j], of four rows at a time. A coefficient
-// of 1 leaves the bits.
-func sumRowsOfF64(y, x []float64, g *Gather[float64], c []float64, step int) {
+// sumRowsOfF64: for k ascending: y[j] += c(k) * x[(col[k]-base)*stride+j], of four rows at a time. A coefficient of 1
+// leaves the bits.
+func sumRowsOfF64(y, x []float64, g *Gather[float64], c func(k int) float64) {
 	var p [4]unsafe.Pointer
-	b := [4]float64{1, 1, 1, 1}
+	var b [4]float64
 	for from := 0; from < len(g.Col); from += 4 {
 		cols := g.Col[from:min(from+4, len(g.Col))]
 		for i, col := range cols {
 			p[i] = dataF64(x[int(col-g.Base)*g.Stride:][:len(y)])
-			if c != nil {
-				b[i] = c[(from+i)*step]
-			}
+			b[i] = c(from + i)
 		}
 		if len(cols) == 4 {
 			axpy4F64(y, p[0], p[1], p[2], p[3], b[0], b[1], b[2], b[3])

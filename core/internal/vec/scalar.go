@@ -60,12 +60,23 @@ func gatherSumScalar[T Float](g *Gather[T]) {
 	d := len(g.Y)
 	for k, col := range g.Col {
 		x := g.X[int(col-g.Base)*g.Stride:]
-		if g.C == nil {
+		if g.C == nil && g.Scale == nil {
 			addScalar(g.Y, x[:d])
 		} else {
-			axpyScalar(g.Y, x[:d], g.C[k])
+			axpyScalar(g.Y, x[:d], g.coefficient(k))
 		}
 	}
+}
+
+// coefficient is that of slot k.
+func (g *Gather[T]) coefficient(k int) T {
+	switch {
+	case g.Scale != nil:
+		return g.Scale[g.Col[k]-g.Base]
+	case g.C != nil:
+		return g.C[k]
+	}
+	return 1
 }
 
 func gatherSumsScalar[T Float](g *Gather[T], runs []Run) { gatherEach(g, runs, gatherSumScalar[T]) }

@@ -2,122 +2,105 @@
 
 package vec
 
-import "unsafe"
+import (
+	"math"
+	"unsafe"
+)
 
-// Sums of rows times coefficients, which stay in registers over all slots of a row. Nothing is fused.
+var sumsF32 = sums{sizeF32, tileF32, math.MaxInt}
 
-// gatherSumF32 walks the columns in tiles of up to eight registers.
-func gatherSumF32(g *Gather[float32]) {
-	d := len(g.Y)
-	y, x := unsafe.Pointer(unsafe.SliceData(g.Y)), unsafe.Pointer(unsafe.SliceData(g.X))
-	c := unsafe.Pointer(unsafe.SliceData(g.C))
-	for d > 0 {
-		w := min(d, 8*lanesF32)
-		tileF32(w)(y, x, (w-lanesF32)*sizeF32, g.Stride*sizeF32, g.Col, int(g.Base), c, g.First)
-		if d -= w; d > 0 { // past the last tile they would point to nothing
-			y, x = unsafe.Add(y, w*sizeF32), unsafe.Add(x, w*sizeF32)
-		}
-	}
-}
-
-// gatherSumsF32 has next to nothing to do between two rows of one tile.
-func gatherSumsF32(g *Gather[float32], runs []Run) {
-	if g.D == 0 || g.D > 8*lanesF32 {
-		gatherEach(g, runs, gatherSumF32)
-		return
-	}
-	sum, x, stride, base := tileF32(g.D), unsafe.Pointer(unsafe.SliceData(g.X)), g.Stride*sizeF32, int(g.Base)
-	end := (g.D - lanesF32) * sizeF32
-	for _, r := range runs {
-		var c unsafe.Pointer
-		if g.C != nil {
-			c = unsafe.Pointer(unsafe.SliceData(g.C[r.At:][:r.To-r.From]))
-		}
-		y := unsafe.Pointer(unsafe.SliceData(g.Y[r.Y:][:g.D]))
-		sum(y, x, end, stride, g.Col[r.From:r.To], base, c, g.First)
-	}
-}
-
-// tileF32 is the loop over tiles of w columns, which is no more than eight registers have.
-func tileF32(w int) func(y, x unsafe.Pointer, end, stride int, cols []int32, base int, c unsafe.Pointer, first bool) {
+// tileF32 is up to eight registers.
+func tileF32(w int, _ bool) (int, sumTile) {
 	switch (w + lanesF32 - 1) / lanesF32 {
-	case 1:
-		return sum1F32
+	case 0, 1:
+		return w, sum1F32
 	case 2:
-		return sum2F32
+		return w, sum2F32
 	case 3, 4:
-		return sum4F32
-	case 5:
-		return sum5F32
-	case 6:
-		return sum6F32
+		return w, sum4F32
+	case 5, 6:
+		return w, sum6F32
+	case 7, 8:
+		return w, sum8F32
 	}
-	return sum8F32
+	return 8 * lanesF32, sum8F32
 }
 
-// sum1F32 is a tile of w columns, no more than a register has.
+// add2F32 adds two registers of a row, times2F32 multiples of them.
+func add2F32(r unsafe.Pointer, at0, at1 int, a0, a1 f32s) (f32s, f32s) {
+	return a0.Add(*(*f32s)(unsafe.Add(r, at0))), a1.Add(*(*f32s)(unsafe.Add(r, at1)))
+}
+
+func times2F32(b f32s, r unsafe.Pointer, at0, at1 int, a0, a1 f32s) (f32s, f32s) {
+	return a0.Add(b.Mul(*(*f32s)(unsafe.Add(r, at0)))), a1.Add(b.Mul(*(*f32s)(unsafe.Add(r, at1))))
+}
+
+func load2F32(y unsafe.Pointer, at0, at1 int, first bool) (a0, a1 f32s) {
+	if first {
+		return a0, a1
+	}
+	return *(*f32s)(unsafe.Add(y, at0)), *(*f32s)(unsafe.Add(y, at1))
+}
+
+func store2F32(y unsafe.Pointer, at0, at1 int, a0, a1 f32s) {
+	*(*f32s)(unsafe.Add(y, at0)), *(*f32s)(unsafe.Add(y, at1)) = a0, a1
+}
+
+// sum1F32 is a tile of no more columns than a register has.
 //
 //go:noinline
 //go:nocheckptr
-func sum1F32(y, x unsafe.Pointer, end, stride int, cols []int32, base int, c unsafe.Pointer, first bool) {
-	w := end/sizeF32 + lanesF32
+func sum1F32(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c coefficients, first bool) {
 	in := firstF32(w)
 	var a f32s
 	if !first {
 		a = partF32(y, in, w)
 	}
-	if c == nil {
+	if c.at == nil {
 		for _, col := range cols {
 			a = a.Add(partF32(unsafe.Add(x, (int(col)-base)*stride), in, w))
 		}
 	} else {
-		for k, col := range cols {
-			v := partF32(unsafe.Add(x, (int(col)-base)*stride), in, w)
-			a = a.Add(fillF32(*(*float32)(unsafe.Add(c, k*sizeF32))).Mul(v))
+		for _, col := range cols {
+			row := int(col) - base
+			a = a.Add(fillF32(*(*float32)(c.of(row))).Mul(partF32(unsafe.Add(x, row*stride), in, w)))
+			c.at = unsafe.Add(c.at, c.step)
 		}
 	}
 	storePartF32(y, a, in, w)
 	clearUpper()
 }
 
-// sum2F32 is a tile of two registers, the last of them at end. The last register of a tile reaches back
-// over the one before it rather than past the tile: the columns that two registers share get the same
-// sum twice. The row r is what a loop carries, so that it is a register that the loads take their
-// offsets from.
+// sum2F32 is a tile of two registers. The row r is what a loop carries, so that it is a register that the
+// loads take their offsets from.
 //
 //go:noinline
 //go:nocheckptr
-func sum2F32(y, x unsafe.Pointer, end, stride int, cols []int32, base int, c unsafe.Pointer, first bool) {
-	var a0, a1 f32s
-	if !first {
-		a0, a1 = *(*f32s)(y), *(*f32s)(unsafe.Add(y, end))
-	}
-	switch {
-	case len(cols) == 0:
-	case c == nil:
-		r := unsafe.Add(x, (int(cols[0])-base)*stride)
-		for _, col := range cols[1:] {
-			next := unsafe.Add(x, (int(col)-base)*stride)
-			a0 = a0.Add(*(*f32s)(r))
-			a1 = a1.Add(*(*f32s)(unsafe.Add(r, end)))
-			r = next
-		}
-		a0 = a0.Add(*(*f32s)(r))
-		a1 = a1.Add(*(*f32s)(unsafe.Add(r, end)))
-	default:
-		r := unsafe.Add(x, (int(cols[0])-base)*stride)
+func sum2F32(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c coefficients, first bool) {
+	end := (w - lanesF32) * sizeF32
+	a0, a1 := load2F32(y, 0, end, first)
+	row := int(cols[0]) - base
+	r, p := unsafe.Add(x, row*stride), c.of(row)
+	if c.at == nil {
 		for k := 1; ; k++ {
-			b := fillF32(*(*float32)(c))
-			a0 = a0.Add(b.Mul(*(*f32s)(r)))
-			a1 = a1.Add(b.Mul(*(*f32s)(unsafe.Add(r, end))))
+			a0, a1 = add2F32(r, 0, end, a0, a1)
 			if k >= len(cols) {
 				break
 			}
-			r, c = unsafe.Add(x, (int(cols[k])-base)*stride), unsafe.Add(c, sizeF32)
+			r = unsafe.Add(x, (int(cols[k])-base)*stride)
+		}
+	} else {
+		for k := 1; ; k++ {
+			b := fillF32(*(*float32)(p))
+			a0, a1 = times2F32(b, r, 0, end, a0, a1)
+			if k >= len(cols) {
+				break
+			}
+			row := int(cols[k]) - base
+			r, p = unsafe.Add(x, row*stride), c.next(row)
 		}
 	}
-	*(*f32s)(y) = a0
-	*(*f32s)(unsafe.Add(y, end)) = a1
+	store2F32(y, 0, end, a0, a1)
 	clearUpper()
 }
 
@@ -125,155 +108,77 @@ func sum2F32(y, x unsafe.Pointer, end, stride int, cols []int32, base int, c uns
 //
 //go:noinline
 //go:nocheckptr
-func sum4F32(y, x unsafe.Pointer, end, stride int, cols []int32, base int, c unsafe.Pointer, first bool) {
-	o2 := min(2*stepF32, end)
-	var a0, a1, a2, a3 f32s
-	if !first {
-		a0, a1 = *(*f32s)(y), *(*f32s)(unsafe.Add(y, stepF32))
-		a2, a3 = *(*f32s)(unsafe.Add(y, o2)), *(*f32s)(unsafe.Add(y, end))
-	}
-	switch {
-	case len(cols) == 0:
-	case c == nil:
-		r := unsafe.Add(x, (int(cols[0])-base)*stride)
-		for _, col := range cols[1:] {
-			next := unsafe.Add(x, (int(col)-base)*stride)
-			a0 = a0.Add(*(*f32s)(r))
-			a1 = a1.Add(*(*f32s)(unsafe.Add(r, stepF32)))
-			a2 = a2.Add(*(*f32s)(unsafe.Add(r, o2)))
-			a3 = a3.Add(*(*f32s)(unsafe.Add(r, end)))
-			r = next
-		}
-		a0 = a0.Add(*(*f32s)(r))
-		a1 = a1.Add(*(*f32s)(unsafe.Add(r, stepF32)))
-		a2 = a2.Add(*(*f32s)(unsafe.Add(r, o2)))
-		a3 = a3.Add(*(*f32s)(unsafe.Add(r, end)))
-	default:
-		r := unsafe.Add(x, (int(cols[0])-base)*stride)
+func sum4F32(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c coefficients, first bool) {
+	end := (w - lanesF32) * sizeF32
+	at2 := min(2*stepF32, end)
+	a0, a1 := load2F32(y, 0, stepF32, first)
+	a2, a3 := load2F32(y, at2, end, first)
+	row := int(cols[0]) - base
+	r, p := unsafe.Add(x, row*stride), c.of(row)
+	if c.at == nil {
 		for k := 1; ; k++ {
-			b := fillF32(*(*float32)(c))
-			a0 = a0.Add(b.Mul(*(*f32s)(r)))
-			a1 = a1.Add(b.Mul(*(*f32s)(unsafe.Add(r, stepF32))))
-			a2 = a2.Add(b.Mul(*(*f32s)(unsafe.Add(r, o2))))
-			a3 = a3.Add(b.Mul(*(*f32s)(unsafe.Add(r, end))))
+			a0, a1 = add2F32(r, 0, stepF32, a0, a1)
+			a2, a3 = add2F32(r, at2, end, a2, a3)
 			if k >= len(cols) {
 				break
 			}
-			r, c = unsafe.Add(x, (int(cols[k])-base)*stride), unsafe.Add(c, sizeF32)
+			r = unsafe.Add(x, (int(cols[k])-base)*stride)
+		}
+	} else {
+		for k := 1; ; k++ {
+			b := fillF32(*(*float32)(p))
+			a0, a1 = times2F32(b, r, 0, stepF32, a0, a1)
+			a2, a3 = times2F32(b, r, at2, end, a2, a3)
+			if k >= len(cols) {
+				break
+			}
+			row := int(cols[k]) - base
+			r, p = unsafe.Add(x, row*stride), c.next(row)
 		}
 	}
-	*(*f32s)(y) = a0
-	*(*f32s)(unsafe.Add(y, stepF32)) = a1
-	*(*f32s)(unsafe.Add(y, o2)) = a2
-	*(*f32s)(unsafe.Add(y, end)) = a3
+	store2F32(y, 0, stepF32, a0, a1)
+	store2F32(y, at2, end, a2, a3)
 	clearUpper()
 }
 
-// sum5F32 is a tile of five registers.
+// sum6F32 is a tile of five or six registers.
 //
 //go:noinline
 //go:nocheckptr
-func sum5F32(y, x unsafe.Pointer, end, stride int, cols []int32, base int, c unsafe.Pointer, first bool) {
-	var a0, a1, a2, a3, a4 f32s
-	if !first {
-		a0, a1 = *(*f32s)(y), *(*f32s)(unsafe.Add(y, stepF32))
-		a2, a3 = *(*f32s)(unsafe.Add(y, 2*stepF32)), *(*f32s)(unsafe.Add(y, 3*stepF32))
-		a4 = *(*f32s)(unsafe.Add(y, end))
-	}
-	switch {
-	case len(cols) == 0:
-	case c == nil:
-		r := unsafe.Add(x, (int(cols[0])-base)*stride)
-		for _, col := range cols[1:] {
-			next := unsafe.Add(x, (int(col)-base)*stride)
-			a0 = a0.Add(*(*f32s)(r))
-			a1 = a1.Add(*(*f32s)(unsafe.Add(r, stepF32)))
-			a2 = a2.Add(*(*f32s)(unsafe.Add(r, 2*stepF32)))
-			a3 = a3.Add(*(*f32s)(unsafe.Add(r, 3*stepF32)))
-			a4 = a4.Add(*(*f32s)(unsafe.Add(r, end)))
-			r = next
-		}
-		a0 = a0.Add(*(*f32s)(r))
-		a1 = a1.Add(*(*f32s)(unsafe.Add(r, stepF32)))
-		a2 = a2.Add(*(*f32s)(unsafe.Add(r, 2*stepF32)))
-		a3 = a3.Add(*(*f32s)(unsafe.Add(r, 3*stepF32)))
-		a4 = a4.Add(*(*f32s)(unsafe.Add(r, end)))
-	default:
-		r := unsafe.Add(x, (int(cols[0])-base)*stride)
+func sum6F32(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c coefficients, first bool) {
+	end := (w - lanesF32) * sizeF32
+	at4 := min(4*stepF32, end)
+	a0, a1 := load2F32(y, 0, stepF32, first)
+	a2, a3 := load2F32(y, 2*stepF32, 3*stepF32, first)
+	a4, a5 := load2F32(y, at4, end, first)
+	row := int(cols[0]) - base
+	r, p := unsafe.Add(x, row*stride), c.of(row)
+	if c.at == nil {
 		for k := 1; ; k++ {
-			b := fillF32(*(*float32)(c))
-			a0 = a0.Add(b.Mul(*(*f32s)(r)))
-			a1 = a1.Add(b.Mul(*(*f32s)(unsafe.Add(r, stepF32))))
-			a2 = a2.Add(b.Mul(*(*f32s)(unsafe.Add(r, 2*stepF32))))
-			a3 = a3.Add(b.Mul(*(*f32s)(unsafe.Add(r, 3*stepF32))))
-			a4 = a4.Add(b.Mul(*(*f32s)(unsafe.Add(r, end))))
+			a0, a1 = add2F32(r, 0, stepF32, a0, a1)
+			a2, a3 = add2F32(r, 2*stepF32, 3*stepF32, a2, a3)
+			a4, a5 = add2F32(r, at4, end, a4, a5)
 			if k >= len(cols) {
 				break
 			}
-			r, c = unsafe.Add(x, (int(cols[k])-base)*stride), unsafe.Add(c, sizeF32)
+			r = unsafe.Add(x, (int(cols[k])-base)*stride)
 		}
-	}
-	*(*f32s)(y) = a0
-	*(*f32s)(unsafe.Add(y, stepF32)) = a1
-	*(*f32s)(unsafe.Add(y, 2*stepF32)) = a2
-	*(*f32s)(unsafe.Add(y, 3*stepF32)) = a3
-	*(*f32s)(unsafe.Add(y, end)) = a4
-	clearUpper()
-}
-
-// sum6F32 is a tile of six registers.
-//
-//go:noinline
-//go:nocheckptr
-func sum6F32(y, x unsafe.Pointer, end, stride int, cols []int32, base int, c unsafe.Pointer, first bool) {
-	var a0, a1, a2, a3, a4, a5 f32s
-	if !first {
-		a0, a1 = *(*f32s)(y), *(*f32s)(unsafe.Add(y, stepF32))
-		a2, a3 = *(*f32s)(unsafe.Add(y, 2*stepF32)), *(*f32s)(unsafe.Add(y, 3*stepF32))
-		a4, a5 = *(*f32s)(unsafe.Add(y, 4*stepF32)), *(*f32s)(unsafe.Add(y, end))
-	}
-	switch {
-	case len(cols) == 0:
-	case c == nil:
-		r := unsafe.Add(x, (int(cols[0])-base)*stride)
-		for _, col := range cols[1:] {
-			next := unsafe.Add(x, (int(col)-base)*stride)
-			a0 = a0.Add(*(*f32s)(r))
-			a1 = a1.Add(*(*f32s)(unsafe.Add(r, stepF32)))
-			a2 = a2.Add(*(*f32s)(unsafe.Add(r, 2*stepF32)))
-			a3 = a3.Add(*(*f32s)(unsafe.Add(r, 3*stepF32)))
-			a4 = a4.Add(*(*f32s)(unsafe.Add(r, 4*stepF32)))
-			a5 = a5.Add(*(*f32s)(unsafe.Add(r, end)))
-			r = next
-		}
-		a0 = a0.Add(*(*f32s)(r))
-		a1 = a1.Add(*(*f32s)(unsafe.Add(r, stepF32)))
-		a2 = a2.Add(*(*f32s)(unsafe.Add(r, 2*stepF32)))
-		a3 = a3.Add(*(*f32s)(unsafe.Add(r, 3*stepF32)))
-		a4 = a4.Add(*(*f32s)(unsafe.Add(r, 4*stepF32)))
-		a5 = a5.Add(*(*f32s)(unsafe.Add(r, end)))
-	default:
-		r := unsafe.Add(x, (int(cols[0])-base)*stride)
+	} else {
 		for k := 1; ; k++ {
-			b := fillF32(*(*float32)(c))
-			a0 = a0.Add(b.Mul(*(*f32s)(r)))
-			a1 = a1.Add(b.Mul(*(*f32s)(unsafe.Add(r, stepF32))))
-			a2 = a2.Add(b.Mul(*(*f32s)(unsafe.Add(r, 2*stepF32))))
-			a3 = a3.Add(b.Mul(*(*f32s)(unsafe.Add(r, 3*stepF32))))
-			a4 = a4.Add(b.Mul(*(*f32s)(unsafe.Add(r, 4*stepF32))))
-			a5 = a5.Add(b.Mul(*(*f32s)(unsafe.Add(r, end))))
+			b := fillF32(*(*float32)(p))
+			a0, a1 = times2F32(b, r, 0, stepF32, a0, a1)
+			a2, a3 = times2F32(b, r, 2*stepF32, 3*stepF32, a2, a3)
+			a4, a5 = times2F32(b, r, at4, end, a4, a5)
 			if k >= len(cols) {
 				break
 			}
-			r, c = unsafe.Add(x, (int(cols[k])-base)*stride), unsafe.Add(c, sizeF32)
+			row := int(cols[k]) - base
+			r, p = unsafe.Add(x, row*stride), c.next(row)
 		}
 	}
-	*(*f32s)(y) = a0
-	*(*f32s)(unsafe.Add(y, stepF32)) = a1
-	*(*f32s)(unsafe.Add(y, 2*stepF32)) = a2
-	*(*f32s)(unsafe.Add(y, 3*stepF32)) = a3
-	*(*f32s)(unsafe.Add(y, 4*stepF32)) = a4
-	*(*f32s)(unsafe.Add(y, end)) = a5
+	store2F32(y, 0, stepF32, a0, a1)
+	store2F32(y, 2*stepF32, 3*stepF32, a2, a3)
+	store2F32(y, at4, end, a4, a5)
 	clearUpper()
 }
 
@@ -281,64 +186,43 @@ func sum6F32(y, x unsafe.Pointer, end, stride int, cols []int32, base int, c uns
 //
 //go:noinline
 //go:nocheckptr
-func sum8F32(y, x unsafe.Pointer, end, stride int, cols []int32, base int, c unsafe.Pointer, first bool) {
-	o6 := min(6*stepF32, end)
-	var a0, a1, a2, a3, a4, a5, a6, a7 f32s
-	if !first {
-		a0, a1 = *(*f32s)(y), *(*f32s)(unsafe.Add(y, stepF32))
-		a2, a3 = *(*f32s)(unsafe.Add(y, 2*stepF32)), *(*f32s)(unsafe.Add(y, 3*stepF32))
-		a4, a5 = *(*f32s)(unsafe.Add(y, 4*stepF32)), *(*f32s)(unsafe.Add(y, 5*stepF32))
-		a6, a7 = *(*f32s)(unsafe.Add(y, o6)), *(*f32s)(unsafe.Add(y, end))
-	}
-	switch {
-	case len(cols) == 0:
-	case c == nil:
-		r := unsafe.Add(x, (int(cols[0])-base)*stride)
-		for _, col := range cols[1:] {
-			next := unsafe.Add(x, (int(col)-base)*stride)
-			a0 = a0.Add(*(*f32s)(r))
-			a1 = a1.Add(*(*f32s)(unsafe.Add(r, stepF32)))
-			a2 = a2.Add(*(*f32s)(unsafe.Add(r, 2*stepF32)))
-			a3 = a3.Add(*(*f32s)(unsafe.Add(r, 3*stepF32)))
-			a4 = a4.Add(*(*f32s)(unsafe.Add(r, 4*stepF32)))
-			a5 = a5.Add(*(*f32s)(unsafe.Add(r, 5*stepF32)))
-			a6 = a6.Add(*(*f32s)(unsafe.Add(r, o6)))
-			a7 = a7.Add(*(*f32s)(unsafe.Add(r, end)))
-			r = next
-		}
-		a0 = a0.Add(*(*f32s)(r))
-		a1 = a1.Add(*(*f32s)(unsafe.Add(r, stepF32)))
-		a2 = a2.Add(*(*f32s)(unsafe.Add(r, 2*stepF32)))
-		a3 = a3.Add(*(*f32s)(unsafe.Add(r, 3*stepF32)))
-		a4 = a4.Add(*(*f32s)(unsafe.Add(r, 4*stepF32)))
-		a5 = a5.Add(*(*f32s)(unsafe.Add(r, 5*stepF32)))
-		a6 = a6.Add(*(*f32s)(unsafe.Add(r, o6)))
-		a7 = a7.Add(*(*f32s)(unsafe.Add(r, end)))
-	default:
-		r := unsafe.Add(x, (int(cols[0])-base)*stride)
+func sum8F32(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c coefficients, first bool) {
+	end := (w - lanesF32) * sizeF32
+	at6 := min(6*stepF32, end)
+	a0, a1 := load2F32(y, 0, stepF32, first)
+	a2, a3 := load2F32(y, 2*stepF32, 3*stepF32, first)
+	a4, a5 := load2F32(y, 4*stepF32, 5*stepF32, first)
+	a6, a7 := load2F32(y, at6, end, first)
+	row := int(cols[0]) - base
+	r, p := unsafe.Add(x, row*stride), c.of(row)
+	if c.at == nil {
 		for k := 1; ; k++ {
-			b := fillF32(*(*float32)(c))
-			a0 = a0.Add(b.Mul(*(*f32s)(r)))
-			a1 = a1.Add(b.Mul(*(*f32s)(unsafe.Add(r, stepF32))))
-			a2 = a2.Add(b.Mul(*(*f32s)(unsafe.Add(r, 2*stepF32))))
-			a3 = a3.Add(b.Mul(*(*f32s)(unsafe.Add(r, 3*stepF32))))
-			a4 = a4.Add(b.Mul(*(*f32s)(unsafe.Add(r, 4*stepF32))))
-			a5 = a5.Add(b.Mul(*(*f32s)(unsafe.Add(r, 5*stepF32))))
-			a6 = a6.Add(b.Mul(*(*f32s)(unsafe.Add(r, o6))))
-			a7 = a7.Add(b.Mul(*(*f32s)(unsafe.Add(r, end))))
+			a0, a1 = add2F32(r, 0, stepF32, a0, a1)
+			a2, a3 = add2F32(r, 2*stepF32, 3*stepF32, a2, a3)
+			a4, a5 = add2F32(r, 4*stepF32, 5*stepF32, a4, a5)
+			a6, a7 = add2F32(r, at6, end, a6, a7)
 			if k >= len(cols) {
 				break
 			}
-			r, c = unsafe.Add(x, (int(cols[k])-base)*stride), unsafe.Add(c, sizeF32)
+			r = unsafe.Add(x, (int(cols[k])-base)*stride)
+		}
+	} else {
+		for k := 1; ; k++ {
+			b := fillF32(*(*float32)(p))
+			a0, a1 = times2F32(b, r, 0, stepF32, a0, a1)
+			a2, a3 = times2F32(b, r, 2*stepF32, 3*stepF32, a2, a3)
+			a4, a5 = times2F32(b, r, 4*stepF32, 5*stepF32, a4, a5)
+			a6, a7 = times2F32(b, r, at6, end, a6, a7)
+			if k >= len(cols) {
+				break
+			}
+			row := int(cols[k]) - base
+			r, p = unsafe.Add(x, row*stride), c.next(row)
 		}
 	}
-	*(*f32s)(y) = a0
-	*(*f32s)(unsafe.Add(y, stepF32)) = a1
-	*(*f32s)(unsafe.Add(y, 2*stepF32)) = a2
-	*(*f32s)(unsafe.Add(y, 3*stepF32)) = a3
-	*(*f32s)(unsafe.Add(y, 4*stepF32)) = a4
-	*(*f32s)(unsafe.Add(y, 5*stepF32)) = a5
-	*(*f32s)(unsafe.Add(y, o6)) = a6
-	*(*f32s)(unsafe.Add(y, end)) = a7
+	store2F32(y, 0, stepF32, a0, a1)
+	store2F32(y, 2*stepF32, 3*stepF32, a2, a3)
+	store2F32(y, 4*stepF32, 5*stepF32, a4, a5)
+	store2F32(y, at6, end, a6, a7)
 	clearUpper()
 }

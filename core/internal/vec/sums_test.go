@@ -24,7 +24,7 @@ func gatherSums[T Float](t *testing.T, ops *Ops[T]) {
 	}
 	for _, d := range widths {
 		pitch := d + rng.IntN(4)
-		for form := range 4 {
+		for form := range 6 {
 			g := Gather[T]{X: draw(sources * pitch), Stride: pitch, Base: base, D: d, First: form&1 == 0}
 			g.Half = halves(g.X)
 			var runs []Run
@@ -41,8 +41,11 @@ func gatherSums[T Float](t *testing.T, ops *Ops[T]) {
 					At: total - int64(len(g.Col))})
 			}
 			rng.Shuffle(len(runs), func(i, j int) { runs[i], runs[j] = runs[j], runs[i] })
-			if form&2 != 0 {
+			switch form >> 1 {
+			case 1:
 				g.C = draw(len(g.Col))
+			case 2:
+				g.Scale = draw(sources)
 			}
 			before := draw(guard + len(slots)*(d+guard))
 			want := slices.Clone(before)
@@ -54,10 +57,13 @@ func gatherSums[T Float](t *testing.T, ops *Ops[T]) {
 				for k := r.From; k < r.To; k++ {
 					x := g.X[int(g.Col[k]-base)*pitch:][:d]
 					for j := range y {
-						if g.C == nil {
-							y[j] += x[j]
-						} else {
+						switch {
+						case g.Scale != nil:
+							y[j] += T(g.Scale[g.Col[k]-base] * x[j])
+						case g.C != nil:
 							y[j] += T(g.C[r.At+k-r.From] * x[j])
+						default:
+							y[j] += x[j]
 						}
 					}
 				}
@@ -70,7 +76,7 @@ func gatherSums[T Float](t *testing.T, ops *Ops[T]) {
 				g.Y = slices.Clone(before)
 				sum.all(&g, runs)
 				if !slices.Equal(g.Y, want) {
-					t.Fatalf("%ss, %d columns, weighted %v, first %v: not the sums in order", sum.name, d, g.C != nil, g.First)
+					t.Fatalf("%ss, %d columns, coefficients %d, first %v: not the sums in order", sum.name, d, form>>1, g.First)
 				}
 				all := slices.Clone(before)
 				for _, r := range runs {
@@ -82,7 +88,7 @@ func gatherSums[T Float](t *testing.T, ops *Ops[T]) {
 					sum.one(&one)
 				}
 				if !slices.Equal(all, want) {
-					t.Fatalf("%s, %d columns, weighted %v, first %v: other bits than many at once", sum.name, d, g.C != nil, g.First)
+					t.Fatalf("%s, %d columns, coefficients %d, first %v: other bits than many at once", sum.name, d, form>>1, g.First)
 				}
 			}
 		}

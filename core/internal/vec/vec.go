@@ -38,6 +38,7 @@ type Gather[T Float] struct {
 	Col    []int32    // [n] source rows, Col[k]-Base
 	Base   int32
 	C      []T  // [n] coefficients; nil means 1
+	Scale  []T  // in place of C, for GatherSum and HalfSum: those of source rows, Scale[Col[k]-Base]
 	First  bool // Y starts from zero and is not read
 	Out    []T  // [n, heads] results of GatherDotHeads
 	D      int  // columns of a row of GatherSums

@@ -7,9 +7,8 @@ import (
 	"unsafe"
 )
 
-// Sums of wide rows of bfloat16, and products with them, in registers of 512 bits, of which there are enough for the
-// sums of 256 columns: a row is read once, where loops of 256 bits come back for every 48 columns. The bits of sums are
-// theirs. docs/decisions/0027-near-rows.md has the figures.
+// Loops in registers of 512 bits: the table of them, and sums and products of rows with heads. The bits of sums are
+// those of 256 bits. docs/decisions/0028-sums-in-512-bits.md has the figures.
 
 type (
 	wideF32 = archsimd.Float32x16
@@ -17,31 +16,32 @@ type (
 )
 
 const (
-	wideColumns = 32 // of a register of bfloat16
 	wideBytes   = 64
-	halfTile    = 4 * wideColumns // columns with coefficients
-	wholeTile   = 8 * wideColumns // and without
+	wideLanes   = 16
+	wideColumns = 32              // of a register of bfloat16
+	headsTile   = 4 * wideColumns // columns with heads
 )
 
 // avx512 is the table of AVX2, with these loops in place of its own.
 func avx512() *table {
 	t := portable("avx512", func() bool { return archsimd.X86.AVX2() && archsimd.X86.FMA() && archsimd.X86.AVX512VBMI2() })
-	t.f32.HalfSum = func(g *Gather[float32]) {
-		if !wideSums(g, 1) {
-			halfSumF32(g)
-		}
-	}
-	t.f32.HalfSums = func(g *Gather[float32], runs []Run) {
-		if g.D < halfTile {
-			halfSumsF32(g, runs)
+	t.f32.GatherSum, t.f32.GatherSums = wideSumsF32.one, wideSumsF32.many
+	t.f32.HalfSum, t.f32.HalfSums = wideSumsBF16.one, wideSumsBF16.many
+	t.f32.GatherSumHeads = func(g *Gather[float32], heads int) {
+		if len(g.Col) == 0 || !oneTile(len(g.Y), heads) {
+			gatherSumHeadsF32(g, heads)
 			return
 		}
-		gatherEach(g, runs, t.f32.HalfSum)
+		wideHeadsF32(unsafe.Pointer(&g.Y[0]), unsafe.Pointer(&g.X[0]), g.Stride*sizeF32, g.Col, int(g.Base),
+			unsafe.Pointer(&g.C[0]), heads*sizeF32, headOf(heads), g.First)
 	}
 	t.f32.HalfSumHeads = func(g *Gather[float32], heads int) {
-		if !wideSums(g, heads) {
-			halfSumHeadsF32(g, heads)
+		if len(g.Col) == 0 || !oneTile(len(g.Y), heads) {
+			sumsBF16.heads(g, heads)
+			return
 		}
+		wideHeadsBF16(unsafe.Pointer(&g.Y[0]), unsafe.Pointer(&g.Half[0]), g.Stride*sizeBF16, g.Col, int(g.Base),
+			unsafe.Pointer(&g.C[0]), heads*sizeF32, headOf(heads), g.First)
 	}
 	t.f32.HalfDotHeads = func(g *Gather[float32], heads int) {
 		if !wideDots(g, g.Y, nil, heads) {
@@ -56,8 +56,8 @@ func avx512() *table {
 	return t
 }
 
-// oneTile tells whether heads are whole registers, which together are a tile with coefficients.
-func oneTile(width, heads int) bool { return width == halfTile && 4%heads == 0 }
+// oneTile tells whether heads are whole registers of bfloat16, which together are a tile.
+func oneTile(width, heads int) bool { return width == headsTile && 4%heads == 0 }
 
 // headOf is where the coefficients of each of its registers are, in bytes behind those of a slot.
 func headOf(heads int) *[4]int {
@@ -66,28 +66,6 @@ func headOf(heads int) *[4]int {
 		head[i] = i * heads / 4 * sizeF32
 	}
 	return &head
-}
-
-// wideSums is halfSumHeadsF32 of whole tiles, and tells whether g is of such. With coefficients it is one tile: wider
-// rows would be read twice.
-func wideSums(g *Gather[float32], heads int) bool {
-	whole := len(g.Y) > 0 && len(g.Y)%wholeTile == 0
-	if g.C != nil {
-		whole = oneTile(len(g.Y), heads)
-	}
-	if !whole || len(g.Col) == 0 {
-		return false
-	}
-	stride, base := g.Stride*sizeBF16, int(g.Base)
-	if g.C != nil {
-		wideSumHeads(unsafe.Pointer(&g.Y[0]), unsafe.Pointer(&g.Half[0]), stride, g.Col, base, unsafe.Pointer(&g.C[0]),
-			heads*sizeF32, headOf(heads), g.First)
-		return true
-	}
-	for from := 0; from < len(g.Y); from += wholeTile {
-		wideSum(unsafe.Pointer(&g.Y[from]), unsafe.Pointer(&g.Half[from]), stride, g.Col, base, g.First)
-	}
-	return true
 }
 
 // wideDots is halfDotsF32 of one tile, and tells whether g is of such. sums: nil for none.
@@ -110,121 +88,71 @@ func wideDots(g *Gather[float32], w, sums []float32, heads int) bool {
 	return true
 }
 
-// The lanes of two registers in turn, and what undoes that.
-var (
-	evenLanes = [16]uint32{0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30}
-	oddLanes  = [16]uint32{1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31}
-	lowLanes  = [16]uint32{0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23}
-	highLanes = [16]uint32{8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31}
-)
-
-// loadWide loads the sums of the columns of register i from y, storeWide stores them.
-func loadWide(y unsafe.Pointer, i int, first bool) (even, odd wideF32) {
-	if first {
-		return even, odd
-	}
-	low, high := *(*wideF32)(unsafe.Add(y, 2*i*wideBytes)), *(*wideF32)(unsafe.Add(y, (2*i+1)*wideBytes))
-	return low.ConcatPermute(high, archsimd.LoadUint32x16Array(&evenLanes)),
-		low.ConcatPermute(high, archsimd.LoadUint32x16Array(&oddLanes))
-}
-
-func storeWide(y unsafe.Pointer, i int, even, odd wideF32) {
-	*(*wideF32)(unsafe.Add(y, 2*i*wideBytes)) = even.ConcatPermute(odd, archsimd.LoadUint32x16Array(&lowLanes))
-	*(*wideF32)(unsafe.Add(y, (2*i+1)*wideBytes)) = even.ConcatPermute(odd, archsimd.LoadUint32x16Array(&highLanes))
-}
-
-// wideSum is the columns of wholeTile, without coefficients.
+// wideHeadsF32 is the columns of headsTile, two registers of which share a coefficient: head[i] bytes behind those of
+// the slot, which are step bytes apart.
 //
 //go:noinline
 //go:nocheckptr
-func wideSum(y, x unsafe.Pointer, stride int, cols []int32, base int, first bool) {
-	e0, o0 := loadWide(y, 0, first)
-	e1, o1 := loadWide(y, 1, first)
-	e2, o2 := loadWide(y, 2, first)
-	e3, o3 := loadWide(y, 3, first)
-	e4, o4 := loadWide(y, 4, first)
-	e5, o5 := loadWide(y, 5, first)
-	e6, o6 := loadWide(y, 6, first)
-	e7, o7 := loadWide(y, 7, first)
-	odd := archsimd.BroadcastUint32x16(0xffff0000)
-	for _, col := range cols {
-		r := unsafe.Add(x, (int(col)-base)*stride)
-		v0 := *(*wideU32)(unsafe.Add(r, 0*wideBytes))
-		e0 = e0.Add(v0.ShiftAllLeft(16).BitsToFloat32())
-		o0 = o0.Add(v0.And(odd).BitsToFloat32())
-		v1 := *(*wideU32)(unsafe.Add(r, 1*wideBytes))
-		e1 = e1.Add(v1.ShiftAllLeft(16).BitsToFloat32())
-		o1 = o1.Add(v1.And(odd).BitsToFloat32())
-		v2 := *(*wideU32)(unsafe.Add(r, 2*wideBytes))
-		e2 = e2.Add(v2.ShiftAllLeft(16).BitsToFloat32())
-		o2 = o2.Add(v2.And(odd).BitsToFloat32())
-		v3 := *(*wideU32)(unsafe.Add(r, 3*wideBytes))
-		e3 = e3.Add(v3.ShiftAllLeft(16).BitsToFloat32())
-		o3 = o3.Add(v3.And(odd).BitsToFloat32())
-		v4 := *(*wideU32)(unsafe.Add(r, 4*wideBytes))
-		e4 = e4.Add(v4.ShiftAllLeft(16).BitsToFloat32())
-		o4 = o4.Add(v4.And(odd).BitsToFloat32())
-		v5 := *(*wideU32)(unsafe.Add(r, 5*wideBytes))
-		e5 = e5.Add(v5.ShiftAllLeft(16).BitsToFloat32())
-		o5 = o5.Add(v5.And(odd).BitsToFloat32())
-		v6 := *(*wideU32)(unsafe.Add(r, 6*wideBytes))
-		e6 = e6.Add(v6.ShiftAllLeft(16).BitsToFloat32())
-		o6 = o6.Add(v6.And(odd).BitsToFloat32())
-		v7 := *(*wideU32)(unsafe.Add(r, 7*wideBytes))
-		e7 = e7.Add(v7.ShiftAllLeft(16).BitsToFloat32())
-		o7 = o7.Add(v7.And(odd).BitsToFloat32())
-	}
-	storeWide(y, 0, e0, o0)
-	storeWide(y, 1, e1, o1)
-	storeWide(y, 2, e2, o2)
-	storeWide(y, 3, e3, o3)
-	storeWide(y, 4, e4, o4)
-	storeWide(y, 5, e5, o5)
-	storeWide(y, 6, e6, o6)
-	storeWide(y, 7, e7, o7)
-	clearUpper()
-}
-
-// wideSumHeads is the columns of halfTile. The coefficient of register i is head[i] bytes behind those of the slot.
-//
-//go:noinline
-//go:nocheckptr
-func wideSumHeads(
+func wideHeadsF32(
 	y, x unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, step int, head *[4]int, first bool,
 ) {
-	e0, o0 := loadWide(y, 0, first)
-	e1, o1 := loadWide(y, 1, first)
-	e2, o2 := loadWide(y, 2, first)
-	e3, o3 := loadWide(y, 3, first)
-	odd := archsimd.BroadcastUint32x16(0xffff0000)
-	for _, col := range cols {
-		r := unsafe.Add(x, (int(col)-base)*stride)
-		b0 := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, head[0])))
-		v0 := *(*wideU32)(unsafe.Add(r, 0*wideBytes))
-		e0 = e0.Add(b0.Mul(v0.ShiftAllLeft(16).BitsToFloat32()))
-		o0 = o0.Add(b0.Mul(v0.And(odd).BitsToFloat32()))
-		b1 := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, head[1])))
-		v1 := *(*wideU32)(unsafe.Add(r, 1*wideBytes))
-		e1 = e1.Add(b1.Mul(v1.ShiftAllLeft(16).BitsToFloat32()))
-		o1 = o1.Add(b1.Mul(v1.And(odd).BitsToFloat32()))
-		b2 := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, head[2])))
-		v2 := *(*wideU32)(unsafe.Add(r, 2*wideBytes))
-		e2 = e2.Add(b2.Mul(v2.ShiftAllLeft(16).BitsToFloat32()))
-		o2 = o2.Add(b2.Mul(v2.And(odd).BitsToFloat32()))
-		b3 := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, head[3])))
-		v3 := *(*wideU32)(unsafe.Add(r, 3*wideBytes))
-		e3 = e3.Add(b3.Mul(v3.ShiftAllLeft(16).BitsToFloat32()))
-		o3 = o3.Add(b3.Mul(v3.And(odd).BitsToFloat32()))
-		c = unsafe.Add(c, step)
+	a0, a1, a2, a3 := loadWide(y, 0, wideBytes, 2*wideBytes, 3*wideBytes, first)
+	a4, a5, a6, a7 := loadWide(y, 4*wideBytes, 5*wideBytes, 6*wideBytes, 7*wideBytes, first)
+	r := unsafe.Add(x, (int(cols[0])-base)*stride)
+	for k := 1; ; k++ {
+		b0, b1 := headWide(c, head[0]), headWide(c, head[1])
+		a0 = a0.Add(b0.Mul(*(*wideF32)(r)))
+		a1 = a1.Add(b0.Mul(*(*wideF32)(unsafe.Add(r, wideBytes))))
+		a2 = a2.Add(b1.Mul(*(*wideF32)(unsafe.Add(r, 2*wideBytes))))
+		a3 = a3.Add(b1.Mul(*(*wideF32)(unsafe.Add(r, 3*wideBytes))))
+		b2, b3 := headWide(c, head[2]), headWide(c, head[3])
+		a4 = a4.Add(b2.Mul(*(*wideF32)(unsafe.Add(r, 4*wideBytes))))
+		a5 = a5.Add(b2.Mul(*(*wideF32)(unsafe.Add(r, 5*wideBytes))))
+		a6 = a6.Add(b3.Mul(*(*wideF32)(unsafe.Add(r, 6*wideBytes))))
+		a7 = a7.Add(b3.Mul(*(*wideF32)(unsafe.Add(r, 7*wideBytes))))
+		if k >= len(cols) {
+			break
+		}
+		r, c = unsafe.Add(x, (int(cols[k])-base)*stride), unsafe.Add(c, step)
 	}
-	storeWide(y, 0, e0, o0)
-	storeWide(y, 1, e1, o1)
-	storeWide(y, 2, e2, o2)
-	storeWide(y, 3, e3, o3)
+	storeWide(y, 0, wideBytes, 2*wideBytes, 3*wideBytes, a0, a1, a2, a3)
+	storeWide(y, 4*wideBytes, 5*wideBytes, 6*wideBytes, 7*wideBytes, a4, a5, a6, a7)
 	clearUpper()
 }
 
-// wideDotRows is the columns of halfTile. The coefficient and the product of register i are head[i] bytes behind those
+// headWide is a coefficient in every lane.
+func headWide(c unsafe.Pointer, head int) wideF32 {
+	return archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, head)))
+}
+
+// wideHeadsBF16 is wideHeadsF32 of rows of bfloat16, each of whose registers has a coefficient.
+//
+//go:noinline
+//go:nocheckptr
+func wideHeadsBF16(
+	y, x unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, step int, head *[4]int, first bool,
+) {
+	e0, o0 := loadWidePair(y, first)
+	e1, o1 := loadWidePair(unsafe.Add(y, 2*wideBytes), first)
+	e2, o2 := loadWidePair(unsafe.Add(y, 4*wideBytes), first)
+	e3, o3 := loadWidePair(unsafe.Add(y, 6*wideBytes), first)
+	upper := archsimd.BroadcastUint32x16(0xffff0000)
+	for _, col := range cols {
+		r := unsafe.Add(x, (int(col)-base)*stride)
+		e0, o0 = timesWidePair(headWide(c, head[0]), *(*wideU32)(r), upper, e0, o0)
+		e1, o1 = timesWidePair(headWide(c, head[1]), *(*wideU32)(unsafe.Add(r, wideBytes)), upper, e1, o1)
+		e2, o2 = timesWidePair(headWide(c, head[2]), *(*wideU32)(unsafe.Add(r, 2*wideBytes)), upper, e2, o2)
+		e3, o3 = timesWidePair(headWide(c, head[3]), *(*wideU32)(unsafe.Add(r, 3*wideBytes)), upper, e3, o3)
+		c = unsafe.Add(c, step)
+	}
+	storeWidePair(y, e0, o0)
+	storeWidePair(unsafe.Add(y, 2*wideBytes), e1, o1)
+	storeWidePair(unsafe.Add(y, 4*wideBytes), e2, o2)
+	storeWidePair(unsafe.Add(y, 6*wideBytes), e3, o3)
+	clearUpper()
+}
+
+// wideDotRows is the columns of headsTile. The coefficient and the product of register i are head[i] bytes behind those
 // of the slot. y: nil for no sums.
 //
 //go:noinline
@@ -232,14 +160,14 @@ func wideSumHeads(
 func wideDotRows(
 	y, w, x unsafe.Pointer, stride int, cols []int32, base int, c, out unsafe.Pointer, step int, head *[4]int,
 ) {
-	e0, o0 := loadWide(y, 0, y == nil)
-	e1, o1 := loadWide(y, 1, y == nil)
-	e2, o2 := loadWide(y, 2, y == nil)
-	e3, o3 := loadWide(y, 3, y == nil)
-	p0, q0 := loadWide(w, 0, false)
-	p1, q1 := loadWide(w, 1, false)
-	p2, q2 := loadWide(w, 2, false)
-	p3, q3 := loadWide(w, 3, false)
+	e0, o0 := loadWidePair(y, y == nil)
+	e1, o1 := loadWidePair(unsafe.Add(y, 2*wideBytes), y == nil)
+	e2, o2 := loadWidePair(unsafe.Add(y, 4*wideBytes), y == nil)
+	e3, o3 := loadWidePair(unsafe.Add(y, 6*wideBytes), y == nil)
+	p0, q0 := loadWidePair(w, false)
+	p1, q1 := loadWidePair(unsafe.Add(w, 2*wideBytes), false)
+	p2, q2 := loadWidePair(unsafe.Add(w, 4*wideBytes), false)
+	p3, q3 := loadWidePair(unsafe.Add(w, 6*wideBytes), false)
 	odd := archsimd.BroadcastUint32x16(0xffff0000)
 	var s [4]float32
 	for k, col := range cols {
@@ -278,10 +206,10 @@ func wideDotRows(
 		e3, o3 = e3.Add(b3.Mul(l3)), o3.Add(b3.Mul(h3))
 	}
 	if y != nil {
-		storeWide(y, 0, e0, o0)
-		storeWide(y, 1, e1, o1)
-		storeWide(y, 2, e2, o2)
-		storeWide(y, 3, e3, o3)
+		storeWidePair(y, e0, o0)
+		storeWidePair(unsafe.Add(y, 2*wideBytes), e1, o1)
+		storeWidePair(unsafe.Add(y, 4*wideBytes), e2, o2)
+		storeWidePair(unsafe.Add(y, 6*wideBytes), e3, o3)
 	}
 	clearUpper()
 }
