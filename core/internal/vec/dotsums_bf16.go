@@ -18,11 +18,11 @@ type apart [tileDots][2]f32s
 func halfDotHeadsF32(g *Gather[float32], heads int) {
 	dots := *g
 	dots.C = nil // of another loop
-	nearF32(&dots, len(g.Y), heads, func(g *Gather[float32]) { halfDotsF32(g, g.Y, nil, heads) })
+	nearF32(&dots, len(g.Y), heads, func(g Gather[float32]) { halfDotsF32(&g, g.Y, nil, heads) })
 }
 
 func halfDotSumsF32(g *Gather[float32], w []float32, heads int) {
-	nearF32(g, len(w), heads, func(g *Gather[float32]) { halfDotsF32(g, w, g.Y, heads) })
+	nearF32(g, len(w), heads, func(g Gather[float32]) { halfDotsF32(&g, w, g.Y, heads) })
 }
 
 // halfDotsF32 walks the columns of each head in tiles. sums: nil for none.

@@ -53,8 +53,9 @@ func narrowF32(z []BFloat16, x []float32) {
 }
 
 // nearF32 calls f with some slots of a row of width columns at a time, whose source rows it has brought into the first
-// cache: f reads some columns of all of them, and then the next ones.
-func nearF32(g *Gather[float32], width, heads int, f func(part *Gather[float32])) {
+// cache: f reads some columns of all of them, and then the next ones. f gets a value, since there would be one for each
+// row in the heap: the compiler does not know who keeps what a function that it does not know is given.
+func nearF32(g *Gather[float32], width, heads int, f func(part Gather[float32])) {
 	part, slots := *g, max(4, nearBytes/(2*max(1, width))/4*4)
 	for from := 0; from < len(g.Col); from += slots {
 		to := min(from+slots, len(g.Col))
@@ -66,7 +67,7 @@ func nearF32(g *Gather[float32], width, heads int, f func(part *Gather[float32])
 			part.Out = g.Out[from*heads : to*heads]
 		}
 		touchRows(g.Half, part.Col, g.Base, g.Stride, width)
-		f(&part)
+		f(part)
 		part.First = false
 	}
 }

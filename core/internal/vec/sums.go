@@ -94,13 +94,13 @@ func (s *sums) heads(g *Gather[float32], heads int) {
 	}
 	sums, d := *g, len(g.Y)/heads
 	sums.Out = nil // of another loop
-	nearF32(&sums, len(g.Y), heads, func(g *Gather[float32]) {
+	nearF32(&sums, len(g.Y), heads, func(g Gather[float32]) {
 		for h := range heads {
-			c := coefficientsOf(g, 0, len(g.Col))
+			c := coefficientsOf(&g, 0, len(g.Col))
 			if heads > 1 {
 				c = coefficients{at: unsafe.Pointer(&g.C[h]), step: heads * sizeF32}
 			}
-			s.columns(g, h*d, (h+1)*d, c)
+			s.columns(&g, h*d, (h+1)*d, c)
 		}
 	})
 }

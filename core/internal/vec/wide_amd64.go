@@ -32,16 +32,18 @@ func avx512() *table {
 			gatherSumHeadsF32(g, heads)
 			return
 		}
+		head := headOf(heads)
 		wideHeadsF32(unsafe.Pointer(&g.Y[0]), unsafe.Pointer(&g.X[0]), g.Stride*sizeF32, g.Col, int(g.Base),
-			unsafe.Pointer(&g.C[0]), heads*sizeF32, headOf(heads), g.First)
+			unsafe.Pointer(&g.C[0]), heads*sizeF32, &head, g.First)
 	}
 	t.f32.HalfSumHeads = func(g *Gather[float32], heads int) {
 		if len(g.Col) == 0 || !oneTile(len(g.Y), heads) {
 			sumsBF16.heads(g, heads)
 			return
 		}
+		head := headOf(heads)
 		wideHeadsBF16(unsafe.Pointer(&g.Y[0]), unsafe.Pointer(&g.Half[0]), g.Stride*sizeBF16, g.Col, int(g.Base),
-			unsafe.Pointer(&g.C[0]), heads*sizeF32, headOf(heads), g.First)
+			unsafe.Pointer(&g.C[0]), heads*sizeF32, &head, g.First)
 	}
 	t.f32.HalfDotHeads = func(g *Gather[float32], heads int) {
 		if !wideDots(g, g.Y, nil, heads) {
@@ -60,12 +62,11 @@ func avx512() *table {
 func oneTile(width, heads int) bool { return width == headsTile && 4%heads == 0 }
 
 // headOf is where the coefficients of each of its registers are, in bytes behind those of a slot.
-func headOf(heads int) *[4]int {
-	var head [4]int
+func headOf(heads int) (head [4]int) {
 	for i := range head {
 		head[i] = i * heads / 4 * sizeF32
 	}
-	return &head
+	return head
 }
 
 // wideDots is halfDotsF32 of one tile, and tells whether g is of such. sums: nil for none.
@@ -77,13 +78,14 @@ func wideDots(g *Gather[float32], w, sums []float32, heads int) bool {
 	if sums == nil {
 		dots.C = nil // of another loop
 	}
-	nearF32(&dots, len(w), heads, func(g *Gather[float32]) {
+	head := headOf(heads)
+	nearF32(&dots, len(w), heads, func(g Gather[float32]) {
 		var y, c unsafe.Pointer
 		if sums != nil {
 			y, c = unsafe.Pointer(&sums[0]), unsafe.Pointer(&g.C[0])
 		}
 		wideDotRows(y, unsafe.Pointer(&w[0]), unsafe.Pointer(&g.Half[0]), g.Stride*sizeBF16, g.Col, int(g.Base), c,
-			unsafe.Pointer(&g.Out[0]), heads*sizeF32, headOf(heads))
+			unsafe.Pointer(&g.Out[0]), heads*sizeF32, &head)
 	})
 	return true
 }
