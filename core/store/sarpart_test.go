@@ -63,12 +63,13 @@ func sortedDir(t testing.TB, r *rand.Rand, n, edges int) string {
 }
 
 // twoFormats partitions a graph in both formats and returns the descriptions.
-func twoFormats(t testing.TB, open func() input.Graph, assignment []int32, parts int) (dgl, sar string) {
+func twoFormats(t testing.TB, open func() input.Graph, assignment []int32, parts int, memory int64) (dgl, sar string) {
 	t.Helper()
 	var paths [2]string
 	for i, format := range []string{DGLFormat, SARFormat} {
 		g := open()
-		to := Partitioning{Assignment: assignment, Parts: parts, Dir: t.TempDir(), Name: "g", Method: "none", Format: format}
+		to := Partitioning{Assignment: assignment, Parts: parts, Dir: t.TempDir(), Name: "g", Method: "none", Format: format,
+			Memory: memory}
 		if err := WritePartitions(g, to); err != nil {
 			t.Fatal(err)
 		}
@@ -241,7 +242,7 @@ func TestSARFormat(t *testing.T) {
 				}
 			}
 			g.Close()
-			dgl, sar := twoFormats(t, c.open, assignment, parts)
+			dgl, sar := twoFormats(t, c.open, assignment, parts, 0)
 			var all [2][]*Partition
 			for p := range parts {
 				a, b := mustOpen(t, dgl, p), mustOpen(t, sar, p)
@@ -284,13 +285,16 @@ func TestSARFormatOrder(t *testing.T) {
 		"i.npy": storetest.Array("<i8", fmt.Sprintf("(%d,)", n+1), storetest.Bytes(ptr)),
 		"s.npy": storetest.Array("<i4", fmt.Sprintf("(%d,)", len(src)), storetest.Int32s(src...)),
 	}.Write(t, t.TempDir())
-	dgl, sar := twoFormats(t, func() input.Graph { return opened(OpenGraph(dir))(t) }, make([]int32, n), 1)
-	a, b := mustOpen(t, dgl, 0), mustOpen(t, sar, 0)
-	if made, err := filepath.Glob(filepath.Join(filepath.Dir(sar), "part0", "relations", "*", "order.npy")); err != nil ||
-		len(made) != 1 {
-		t.Fatal("no order: the graph of this test is not what it should be")
+	for memory, orders := range map[int64]int{66 << 20: 1, 0: 0} { // where there is room, nodes are numbered in that order
+		dgl, sar := twoFormats(t, func() input.Graph { return opened(OpenGraph(dir))(t) }, make([]int32, n), 1, memory)
+		a, b := mustOpen(t, dgl, 0), mustOpen(t, sar, 0)
+		made, err := filepath.Glob(filepath.Join(filepath.Dir(sar), "part0", "relations", "*", "order.npy"))
+		if err != nil || len(made) != orders {
+			t.Fatalf("memory %d: orders %v, want %d", memory, made, orders)
+		}
+		samePartition(t, a, b)
+		sameStructures(t, a, b)
 	}
-	sameStructures(t, a, b)
 }
 
 // opened fails the test on an error.

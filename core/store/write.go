@@ -39,9 +39,11 @@ type Partitioning = sar.Plan
 // edge_feat}.dgl as DGL's partition_graph writes them with one halo hop, for
 // dgl.distributed.load_partition and OpenPartition.
 //
-// Nodes are numbered anew so that a partition owns a contiguous range, in the
-// order they had; edges too, each belonging to the partition of its
-// destination. Features "orig_id" of nodes and edges keep the original ids of each
+// Nodes are numbered anew so that a partition owns a contiguous range. In it those come one
+// after the other that read the same nodes, where memory has room for the edges and the
+// largest feature, and the users' ids are none; elsewhere they keep their order. Edges have
+// the order they had, or that of the nodes if they were sorted by destination and source;
+// each belongs to the partition of its destination. Features "orig_id" of nodes and edges keep the original ids of each
 // type, as DGL's return_mapping gives them. DGL's format has bool as uint8, as DGL does.
 //
 // Everything is written to dir/.<name>.partial first and renamed at the end, the

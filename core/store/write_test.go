@@ -152,6 +152,60 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// TestNodesNear writes a graph in whose parts nodes that know each other are far apart, with edges in order and
+// in none.
+func TestNodesNear(t *testing.T) {
+	r := rand.New(rand.NewSource(8))
+	const n, block, degree = 20_000, 100, 10
+	for _, c := range []struct {
+		parts  int
+		sorted bool
+		memory int64
+		near   bool
+	}{{1, true, 0, true}, {3, true, 0, true}, {3, false, 0, true}, {3, true, 66 << 20, false}} {
+		t.Run(fmt.Sprintf("parts=%d,sorted=%v,memory=%d", c.parts, c.sorted, c.memory), func(t *testing.T) {
+			g := randomGraph(r, n, n*degree)
+			for k := range g.src {
+				v := k / degree // nodes of one remainder know each other
+				g.src[k], g.dst[k] = int64(r.Intn(n/block)*block+v%block), int64(v)
+			}
+			for at := 0; at < len(g.src); at += degree {
+				slices.Sort(g.src[at:][:degree])
+			}
+			if !c.sorted {
+				r.Shuffle(len(g.src), func(i, j int) {
+					g.src[i], g.src[j], g.dst[i], g.dst[j] = g.src[j], g.src[i], g.dst[j], g.dst[i]
+				})
+			}
+			assign := make([]int32, n)
+			for i := range assign {
+				assign[i] = int32(r.Intn(c.parts))
+			}
+			dir := filepath.Join(t.TempDir(), "new")
+			err := writeSingle(g, Partitioning{Assignment: assign, Parts: c.parts, Dir: dir, Name: "g", Method: "random",
+				Memory: c.memory})
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(dir, "g.json")
+			orig := int64s(readAll(t, mustOpen(t, path, 0), false, "_N/orig_id"))
+			if near := !slices.IsSorted(orig); near != c.near {
+				t.Fatalf("nodes are near each other: %v", near)
+			}
+			together := 0
+			for k := range len(orig) - 1 {
+				if orig[k]%block == orig[k+1]%block {
+					together++
+				}
+			}
+			if c.near && together < len(orig)*3/4 {
+				t.Errorf("%d of %d nodes come before one that they know", together, len(orig))
+			}
+			checkPartitions(t, g, assign, c.parts, path)
+		})
+	}
+}
+
 // checkPartitions holds what is on disk against the definition: everything
 // said in original ids.
 func checkPartitions(t *testing.T, g *memGraph, assign []int32, parts int, path string) {
@@ -166,8 +220,8 @@ func checkPartitions(t *testing.T, g *memGraph, assign []int32, parts int, path 
 	if len(nodeOrig) != int(g.n) || len(edgeOrig) != len(g.src) {
 		t.Fatalf("%d nodes and %d edges, want %d and %d", len(nodeOrig), len(edgeOrig), g.n, len(g.src))
 	}
-	var wantNodes, wantEdges []int64
-	for p := range parts {
+	var gotNodes, gotEdges, wantNodes, wantEdges []int64
+	for p, part := range open {
 		for i, a := range assign {
 			if int(a) == p {
 				wantNodes = append(wantNodes, int64(i))
@@ -178,9 +232,15 @@ func checkPartitions(t *testing.T, g *memGraph, assign []int32, parts int, path 
 				wantEdges = append(wantEdges, int64(e))
 			}
 		}
+		book := part.Book()
+		nodes, edges := nodeOrig[book.NodeStart[0][p]:book.NodeEnd[0][p]], edgeOrig[book.EdgeStart[0][p]:book.EdgeEnd[0][p]]
+		if len(assign) > 1000 { // then they may have an order of their own
+			nodes, edges = slices.Sorted(slices.Values(nodes)), slices.Sorted(slices.Values(edges))
+		}
+		gotNodes, gotEdges = append(gotNodes, nodes...), append(gotEdges, edges...)
 	}
-	if !slices.Equal(nodeOrig, wantNodes) || !slices.Equal(edgeOrig, wantEdges) {
-		t.Fatalf("original ids\n got %v %v\nwant %v %v", nodeOrig, edgeOrig, wantNodes, wantEdges)
+	if !slices.Equal(gotNodes, wantNodes) || !slices.Equal(gotEdges, wantEdges) {
+		t.Fatalf("original ids\n got %v %v\nwant %v %v", gotNodes, gotEdges, wantNodes, wantEdges)
 	}
 	for p, part := range open {
 		info := part.Info()

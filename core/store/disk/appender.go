@@ -15,6 +15,9 @@ type Appender struct {
 	w    *bufio.Writer
 	name string // of the file
 	left int64  // bytes of the region; below 0: more came
+
+	held  []byte  // the region, where its rows come in another order
+	place []int32 // of the rows that are still to come
 }
 
 // NewAppender writes to the bytes of f from off on, in blocks of at most so many.
@@ -23,21 +26,34 @@ func NewAppender(f *os.File, off, bytes int64, block int) *Appender {
 	return &Appender{w: w, name: f.Name(), left: bytes}
 }
 
+// Place makes each Write one of the row place[k] of the region, for k ascending. held is as large as the region, which
+// Finish writes.
+func (a *Appender) Place(held []byte, place []int32) { a.held, a.place = held, place }
+
 // Write appends b.
 func (a *Appender) Write(b []byte) {
-	if a.left -= int64(len(b)); a.left >= 0 {
-		_, _ = a.w.Write(b) // an error stays, and Finish tells of it
+	if a.left -= int64(len(b)); a.left < 0 {
+		return
 	}
+	if a.held != nil {
+		copy(a.held[int(a.place[0])*len(b):], b)
+		a.place = a.place[1:]
+		return
+	}
+	_, _ = a.w.Write(b) // an error stays, and Finish tells of it
 }
 
 // Int64 appends a number.
 func (a *Appender) Int64(v int64) {
-	a.Write(binary.LittleEndian.AppendUint64(a.w.AvailableBuffer(), uint64(v)))
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], uint64(v))
+	a.Write(b[:])
 }
 
 // Finish writes what is left and checks that the region is full.
 func (a *Appender) Finish() error {
-	err := a.w.Flush()
+	_, err := a.w.Write(a.held)
+	err = errors.Join(err, a.w.Flush())
 	if err == nil && a.left != 0 {
 		err = fmt.Errorf("store: %s: %d bytes fewer (below 0: more) than were counted: did the graph change meanwhile?",
 			a.name, a.left)

@@ -39,6 +39,9 @@ func (s *writer) describe() {
 	h := fnv.New64a()
 	fmt.Fprintln(h, s.nodes, s.edges, s.to.Parts, s.node.count, s.edge.count)
 	h.Write(view.Bytes(s.to.Assignment))
+	for t := range s.place {
+		h.Write(view.Bytes(s.nodePlaces(t)))
+	}
 	s.partitioning = fmt.Sprintf("%015x", h.Sum64()>>4)
 	for p := range s.parts {
 		d := &s.parts[p]

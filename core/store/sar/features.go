@@ -21,13 +21,15 @@ type rows struct {
 	list  func(p int) *disk.Object[npy.Described] // of the arrays, in the description of part p
 	// runs calls do with the parts of runs of rows, the first of which is row first of the type.
 	runs func(do func(first int64, to []int32))
+	// place is, part by part, the row that each becomes of its part; empty: they keep their order
+	place []int32
 }
 
 // nodeRows are those of a node type.
 func (s *writer) nodeRows(t int, dir string, list func(p int) *disk.Object[npy.Described]) *rows {
 	return &rows{s, &s.node, t, dir, list, func(do func(first int64, to []int32)) {
 		do(0, s.to.Assignment[s.node.first[t]:s.node.first[t+1]])
-	}}
+	}, s.nodePlaces(t)}
 }
 
 // edgeRows are those of a relation, which fall to the parts of their destinations.
@@ -44,7 +46,7 @@ func (s *writer) edgeRows(relation int, dir string, list func(p int) *disk.Objec
 			}
 			do(first, to)
 		})
-	}}
+	}, nil}
 }
 
 // spread makes an array in each part, of rows like those of array, and has fill append each run of rows to them.
@@ -56,7 +58,7 @@ func (w *rows) spread(array disk.TensorInfo, file string,
 			_ = f.Close() // what was not written shows in the checksums' reading
 		}
 	}()
-	out := make([]*disk.Appender, len(files))
+	out, place := make([]*disk.Appender, len(files)), w.place
 	for p := range files {
 		n := w.kinds.count[p][w.kind]
 		shape := append([]int64{n}, array.Shape[1:]...)
@@ -65,6 +67,12 @@ func (w *rows) spread(array disk.TensorInfo, file string,
 		w.list(p).Set(array.Name, a.Described)
 		// the buffers take 32 MiB in all, as far as that goes
 		out[p] = disk.NewAppender(files[p], a.Offset, array.RowBytes()*n, min(max(32<<20/w.to.Parts, 4<<10), 1<<20))
+		if len(w.place) > 0 {
+			held := scratch[byte](array.RowBytes() * n)
+			defer held.Free()
+			out[p].Place(held.Data, place[:n])
+			place = place[n:]
+		}
 	}
 	w.runs(func(first int64, to []int32) { fill(first, to, out) })
 	must.Do(disk.FinishAll(out))
@@ -131,7 +139,10 @@ func (s *writer) writeEdgeRows() {
 		kept, sorted := of.KeepsIDs(), s.rels[i].sorted
 		w := s.edgeRows(i, "edges"+s.rels[i].dir[len("relations"):],
 			func(p int) *disk.Object[npy.Described] { return &s.relation(p, i).Features })
+		place := s.edgePlaces(i)
+		w.place = place.Data
 		w.features(kept || sorted)
+		place.Free()
 		if sorted && !kept {
 			s.writeEdgeStarts(i)
 		}

@@ -33,9 +33,10 @@ type writer struct {
 	to           Plan
 	nodes, edges int64
 	node, edge   kinds
-	forNodes     int64             // bytes of to.Memory
-	id           mem.Array[uint32] // number of each node, by original id over all types
-	base         [][]int64         // [type][parts + 1] first number of each part
+	forNodes     int64              // bytes of to.Memory
+	id           mem.Array[uint32]  // number of each node, by original id over all types
+	place        []mem.Array[int32] // [type] see nodePlaces
+	base         [][]int64          // [type][parts + 1] first number of each part
 	rels         []*relationWriter
 	parts        []description
 	column       mem.Array[int32] // of a number, in the part and relation that are being made
@@ -93,6 +94,7 @@ func Write(src input.Source, to Plan) (w *Written, err error) {
 	s := &writer{src: src, to: to, forNodes: nodeMemory(src), parts: make([]description, to.Parts),
 		node: newKinds(src.NodeTypes(), to.Parts), edge: newKinds(src.EdgeTypes(), to.Parts)}
 	defer s.free()
+	s.place = make([]mem.Array[int32], len(s.node.list))
 	s.nodes, s.edges = int64(len(to.Assignment)), s.edge.first[len(s.edge.list)]
 	s.total = s.nodes*2 + s.node.work() + s.edges*4 + s.edge.work()
 	for p := range to.Parts {
@@ -118,6 +120,9 @@ func Write(src input.Source, to Plan) (w *Written, err error) {
 func (s *writer) free() {
 	s.id.Free()
 	s.column.Free()
+	for t := range s.place {
+		s.place[t].Free()
+	}
 	for _, r := range s.rels {
 		r.slots.Free()
 	}
@@ -138,7 +143,7 @@ func scratch[T mem.Elem](n int64) mem.Array[T] {
 	return must.Get(mem.Make[T](mem.Scratch, int(n)))
 }
 
-// numberNodes numbers nodes, in each part in the order they had.
+// numberNodes numbers nodes, in each part in the order that near finds, or that they had.
 func (s *writer) numberNodes() {
 	s.id = scratch[uint32](s.nodes)
 	largest := int64(0)
@@ -162,11 +167,21 @@ func (s *writer) numberNodes() {
 			base[p+1] += base[p]
 		}
 		next := append([]int64(nil), base...)
-		for i, p := range s.to.Assignment[first:s.node.first[t+1]] {
-			s.id.Data[first+int64(i)] = uint32(next[p])
+		order := s.near(t)
+		for k := range of.Rows {
+			i := first + k
+			if len(order.Data) > 0 {
+				i = first + int64(order.Data[k])
+			}
+			p := s.to.Assignment[i]
+			s.id.Data[i] = uint32(next[p])
 			next[p]++
 		}
 		s.base = append(s.base, base)
+		if len(order.Data) > 0 {
+			s.placeNodes(t)
+		}
+		order.Free()
 	}
 	s.progress(s.nodes)
 	s.column = scratch[int32](largest)
