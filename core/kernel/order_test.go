@@ -107,7 +107,7 @@ func TestOrderIsPlanned(t *testing.T) {
 		t.Fatalf("the parts end at place %d of %d", at, n)
 	}
 	plain, _ := plan(&CSR{Ptr: ptr}, 0, n, width, 4, 2)
-	if len(plain) < 4*len(rows) {
+	if len(plain) > 2*len(rows) { // a thread stays with rows that may read the same sources
 		t.Errorf("%d parts with an order, %d without", len(rows), len(plain))
 	}
 }

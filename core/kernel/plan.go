@@ -75,9 +75,9 @@ const (
 	slotCost, rowCost = 16, 32
 	// lineBytes is the unit in which a long row's width is divided.
 	lineBytes = 64
-	// orderedTasks is how many usual tasks make one where rows have an order that keeps
-	// source rows in the cache of a core: a thread should then stay with them.
-	orderedTasks = 16
+	// stayTasks is how many of these make one where there are enough for all threads: rows that
+	// come one after the other read the same source rows, so a thread should stay with them.
+	stayTasks = 16
 )
 
 // runs cuts the rows at places [p0, p1) into runs of about equal work, by slots, not rows.
@@ -91,9 +91,7 @@ func (a *CSR) runs(p0, p1, width, threads int, divide bool) (runs []ascending.Ru
 	cost = func(i int) int64 { return (a.before(i)-start)*slot + int64(i-p0)*rowCost }
 	total := cost(p1)
 	share := max(taskWork, total/(1<<14))
-	if a.Order.Rows != nil {
-		share = max(share, min(orderedTasks*taskWork, total/int64(16*max(1, threads))))
-	}
+	share = max(share, min(stayTasks*taskWork, total/int64(16*max(1, threads))))
 	long := max(4*share, total/int64(8*max(1, threads)))
 	return ascending.Runs(p0, p1, share, cost, func(i int) bool { return divide && cost(i+1)-cost(i) > long }), cost
 }
