@@ -90,8 +90,7 @@ func (a *CSR) runs(p0, p1, width, threads int, divide bool) (runs []ascending.Ru
 	slot, start := int64(width+slotCost), a.before(p0)
 	cost = func(i int) int64 { return (a.before(i)-start)*slot + int64(i-p0)*rowCost }
 	total := cost(p1)
-	share := max(taskWork, total/(1<<14))
-	share = max(share, min(stayTasks*taskWork, total/int64(16*max(1, threads))))
+	share := max(taskWork, total/(1<<14), min(stayTasks*taskWork, total/int64(16*max(1, threads))))
 	long := max(4*share, total/int64(8*max(1, threads)))
 	return ascending.Runs(p0, p1, share, cost, func(i int) bool { return divide && cost(i+1)-cost(i) > long }), cost
 }

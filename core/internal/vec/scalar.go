@@ -60,11 +60,7 @@ func gatherSumScalar[T Float](g *Gather[T]) {
 	d := len(g.Y)
 	for k, col := range g.Col {
 		x := g.X[int(col-g.Base)*g.Stride:]
-		if g.C == nil && g.Scale == nil {
-			addScalar(g.Y, x[:d])
-		} else {
-			axpyScalar(g.Y, x[:d], g.coefficient(k))
-		}
+		axpyScalar(g.Y, x[:d], g.coefficient(k)) // 1 leaves the bits
 	}
 }
 

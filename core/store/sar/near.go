@@ -85,10 +85,11 @@ func (s *writer) placeNodes(t int) {
 	}
 }
 
-// edgePlaces is the same of the edges of a sorted relation, which are numbered by row: empty where rows are in order.
+// edgePlaces is the same of the edges of a sorted relation, which are numbered by row: empty where rows are in order,
+// or edges have no features.
 func (s *writer) edgePlaces(i int) (place mem.Array[int32]) {
 	r := s.rels[i]
-	if !r.sorted || len(s.nodePlaces(r.dst)) == 0 {
+	if !r.sorted || len(s.edge.list[i].Arrays) == 0 || len(s.nodePlaces(r.dst)) == 0 {
 		return place
 	}
 	begin := scratch[int32](s.node.list[r.dst].Rows) // of each row, in its part
