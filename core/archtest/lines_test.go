@@ -11,15 +11,21 @@ import (
 	"unicode/utf8"
 )
 
-const maxColumns = 120
+const (
+	maxColumns = 120
+	maxLines   = 400 // of a file in Go, tests too
+)
 
 // TestLinesAreShort measures what is written by hand in Go, C and Markdown; a tab counts as one
-// column.
+// column. A file in Go is short, too.
 func TestLinesAreShort(t *testing.T) {
 	err := filesOf(filepath.Join("..", ".."), func(path, rel string) error {
 		text, err := os.ReadFile(path)
 		if err != nil || bytes.HasPrefix(text, []byte("// Code generated ")) {
 			return err
+		}
+		if n := bytes.Count(text, []byte("\n")); n > maxLines && filepath.Ext(rel) == ".go" {
+			t.Errorf("%s: %d lines, at most %d are allowed", rel, n, maxLines)
 		}
 		for _, line := range tooLong(text, filepath.Ext(rel) == ".md") {
 			t.Errorf("%s:%s", rel, line)
