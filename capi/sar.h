@@ -153,6 +153,11 @@ sar_status sar_set_allocator(int32_t policy);
  * "fresh"}; "fresh" is what was handed out in all that was not there yet. */
 sar_status sar_pool_stats(char **json);
 
+/* Puts the next large block that torch asks for on this thread where so many bytes behind it are
+ * free. A call that rounds its result or a gradient into a tensor there computes it where the
+ * tensor lies and in what is behind it, and so needs no memory of its own for that. */
+void sar_pool_room(uint64_t size);
+
 /* Gives back what the pool keeps. Its peak starts anew. */
 void sar_pool_trim(void);
 

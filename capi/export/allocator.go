@@ -101,6 +101,17 @@ func (pool) Lend(n int) []byte {
 	return unsafe.Slice((*byte)(at), n)
 }
 
+func (pool) LendBehind(b []byte, size int) []byte {
+	block := unsafe.Pointer(unsafe.SliceData(b))
+	at := C.pool_behind(block, C.size_t(len(b)), C.size_t(size))
+	if at == nil {
+		return nil
+	}
+	n := size - int(uintptr(at)-uintptr(block))
+	lent.Add(int64(n))
+	return unsafe.Slice((*byte)(at), n)
+}
+
 func (pool) Return(b []byte) {
 	lent.Add(-int64(len(b)))
 	C.pool_free(unsafe.Pointer(unsafe.SliceData(b)))
@@ -130,6 +141,11 @@ func sar_pool_stats(json **C.char) C.sar_status {
 		})
 	})
 }
+
+// sar_pool_room puts this thread's next block where so many bytes behind it are free.
+//
+//export sar_pool_room
+func sar_pool_room(size C.uint64_t) { C.pool_room(C.size_t(size)) }
 
 // sar_pool_trim gives back what the pool keeps; its peak starts anew.
 //

@@ -33,6 +33,7 @@ enum state { IN_USE, KEPT, CLEAN };
 typedef struct extent {
   uintptr_t at;
   size_t size;
+  size_t asked; /* bytes that were asked for, of a block in use with room behind it; else 0 */
   enum state state;
   struct extent *below, *above; /* neighbours by address */
   struct extent *older, *newer; /* others of the state KEPT or CLEAN, in the order in which they came to be */
@@ -181,63 +182,95 @@ static extent *straddle(size_t size) {
   return best;
 }
 
-static extent *take(size_t size) {
-  extent *e = fit(KEPT, size);
-  if (e) {
-    if (!cut(e, size))
+/* An extent of size bytes that begins where e does, out of its queue: of e and, where that is smaller, of what is above
+ * it. So much is free there. */
+static extent *front(extent *e, size_t size) {
+  for (extent *more = e; size; more = e->above) {
+    if (more->size > size && !cut(more, size)) {
+      if (more != e) {
+        madvise((void *)e->at, e->size, MADV_DONTNEED);
+        release(e, CLEAN);
+      }
       return NULL;
-    unqueue(e);
-    return e;
-  }
-  e = straddle(size);
-  if (e) {
-    extent *other = e->above;
-    extent *kept = e->state == KEPT ? e : other;
-    extent *clean = e->state == KEPT ? other : e;
-    size_t missing = size - kept->size;
-    if (clean == other) {
-      if (!cut(clean, missing))
-        return NULL;
-    } else if (clean->size > missing) {
-      if (!cut(clean, clean->size - missing))
-        return NULL;
-      clean = clean->above;
     }
-    pool.fresh += missing;
-    unqueue(kept);
-    unqueue(clean);
-    e = kept->at < clean->at ? kept : clean;
-    swallow(e);
-    return e;
+    if (more->state == CLEAN)
+      pool.fresh += more->size;
+    unqueue(more);
+    size -= more->size;
+    if (more != e)
+      swallow(e);
   }
-  e = fit(CLEAN, size);
-  if (!e || !cut(e, size))
-    return NULL;
-  pool.fresh += size;
-  unqueue(e);
   return e;
 }
+
+/* An extent of size bytes with room bytes behind it that are free. */
+static extent *take(size_t size, size_t room) {
+  size_t all = size + room;
+  extent *e = fit(KEPT, all);
+  if (!e && (e = straddle(all)) && e->state == CLEAN) { /* ends where the kept one does */
+    size_t spare = e->size + e->above->size - all;
+    if (spare) {
+      if (!cut(e, spare))
+        return NULL;
+      e = e->above;
+    }
+  }
+  if (!e)
+    e = fit(CLEAN, all);
+  return e ? front(e, size) : NULL;
+}
+
+static size_t whole_pages(size_t size) { return (size + pool.page - 1) & ~(pool.page - 1); }
+
+static void *hand_out(extent *e, size_t asked) {
+  set_state(e, IN_USE);
+  e->asked = asked;
+  pool.starts[(e->at - pool.base) / pool.page] = e;
+  pool.live += e->size;
+  if (pool.live > pool.peak)
+    pool.peak = pool.live;
+  while (pool.live + pool.kept > pool.peak)
+    purge(pool.queues[KEPT].oldest, pool.live + pool.kept - pool.peak);
+  return (void *)e->at;
+}
+
+static __thread size_t room; /* of this thread's next block */
+
+void pool_room(size_t size) { room = pool.base && size < (pool.end - pool.base) / 2 ? whole_pages(size) : 0; }
 
 int pool_memalign(void **out, size_t alignment, size_t size) {
   if (!pool.enabled || size < pool.threshold || alignment > pool.page || size > pool.end - pool.base)
     return posix_memalign(out, alignment, size);
-  size = (size + pool.page - 1) & ~(pool.page - 1);
+  size_t behind = room;
+  room = 0;
   pthread_mutex_lock(&pool.lock);
-  extent *e = take(size);
-  if (e) {
-    set_state(e, IN_USE);
-    pool.starts[(e->at - pool.base) / pool.page] = e;
-    pool.live += size;
-    if (pool.live > pool.peak)
-      pool.peak = pool.live;
-    while (pool.live + pool.kept > pool.peak)
-      purge(pool.queues[KEPT].oldest, pool.live + pool.kept - pool.peak);
+  extent *e = take(whole_pages(size), behind);
+  if (!e && behind)
+    e = take(whole_pages(size), 0);
+  if (e)
+    *out = hand_out(e, behind ? size : 0);
+  pthread_mutex_unlock(&pool.lock);
+  return e ? 0 : posix_memalign(out, alignment, size);
+}
+
+void *pool_behind(const void *block, size_t asked, size_t size) {
+  uintptr_t at = (uintptr_t)block;
+  if (!pool.enabled || at < pool.base || at >= pool.end || at % pool.page || size > pool.end - pool.base)
+    return NULL;
+  void *out = NULL;
+  pthread_mutex_lock(&pool.lock);
+  extent *e = pool.starts[(at - pool.base) / pool.page];
+  extent *first = e && e->asked == asked && size > e->size ? e->above : NULL;
+  if (first) {
+    size = whole_pages(size) - e->size;
+    size_t found = 0;
+    for (extent *f = first; f && f->state != IN_USE && found < size; f = f->above)
+      found += f->size;
+    if (found >= size && (first = front(first, size)))
+      out = hand_out(first, 0);
   }
   pthread_mutex_unlock(&pool.lock);
-  if (!e)
-    return posix_memalign(out, alignment, size);
-  *out = (void *)e->at;
-  return 0;
+  return out;
 }
 
 void pool_free(void *block) {

@@ -30,6 +30,12 @@ POOL_HIDDEN pool_usage pool_stats(void);
 POOL_HIDDEN int pool_memalign(void **out, size_t alignment, size_t size);
 POOL_HIDDEN void pool_free(void *block);
 
+/* Puts this thread's next block where so many bytes behind it are free, if it can. */
+POOL_HIDDEN void pool_room(size_t size);
+/* A block right behind another, which is one of asked bytes that was put so, and has size bytes together with it; NULL
+ * where those are not free. pool_free frees it. */
+POOL_HIDDEN void *pool_behind(const void *block, size_t asked, size_t size);
+
 /* Makes torch's allocator call the two above. Returns how many calls were
  * redirected; 0 where torch is not loaded or has none that could be. */
 POOL_HIDDEN int pool_redirect_torch(void);

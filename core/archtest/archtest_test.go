@@ -30,7 +30,7 @@ var allowed = map[string][]string{
 	"core/internal/freeport":  {},
 	"core/internal/parallel":  {},
 	"core/internal/dtypes":    {},
-	"core/mem":                {},
+	"core/mem":                {"core/internal/view"},
 	"core/trace":              {},
 	"core/internal/bitset":    {"core/mem"},
 	"core/trust":              {"core/internal/limits"},

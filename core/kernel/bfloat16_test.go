@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"sar/core/internal/vec"
+	"sar/core/internal/view"
 )
 
 // TestHalf holds every product of rows in bfloat16 against that of the same numbers as T, to the bit.
@@ -86,6 +87,25 @@ func testHalf[T Float](t *testing.T) {
 				for name, got := range all(m.cols/3, Product[T]{Half: half}) {
 					sameBits(t, form.name+" "+name, got, want[name])
 				}
+			}
+		}
+	}
+}
+
+// Rounding where the numbers lie gives what rounding elsewhere does, for any number of threads.
+func TestNarrowInPlace(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 3))
+	for _, threads := range []int{1, 3} {
+		p := NewPool(threads)
+		for _, n := range []int{0, 1, 2, 3, 1000, 1 << 20} {
+			x, want := make([]float32, n), make([]BFloat16, n)
+			for i := range x {
+				x[i] = rng.Float32() - 0.5
+			}
+			Narrow(p, want, x)
+			NarrowInPlace(p, x)
+			if !slices.Equal(view.Numbers[BFloat16](view.Bytes(x))[:n], want) {
+				t.Errorf("%d numbers, %d threads: others are rounded", n, threads)
 			}
 		}
 	}

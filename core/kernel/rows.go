@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"sar/core/internal/vec"
+	"sar/core/internal/view"
 )
 
 // Rows are Width columns of a matrix: row i is Data[r*Stride : r*Stride+Width], r = Index[i], or i where there is no
@@ -102,6 +103,15 @@ func Narrow[T Float](p *Pool, z []BFloat16, x []T) {
 	need("x", len(x), len(z))
 	ops := vec.Get[T]()
 	eachRows(p, len(z), 1, func(r0, r1 int) { ops.Narrow(z[r0:r1], x[r0:r1]) })
+}
+
+// NarrowInPlace is Narrow into the front of x's own memory. What a step rounds goes where steps before it have read, so
+// that its rows may be rounded in any order.
+func NarrowInPlace[T Float](p *Pool, x []T) {
+	z := view.Numbers[BFloat16](view.Bytes(x))
+	for begin, end := 0, min(len(x), 1); begin < len(x); begin, end = end, min(len(x), 2*end) {
+		Narrow(p, z[begin:end], x[begin:end])
+	}
 }
 
 // NarrowRows: z[i,:] = x[i,:], rounded to bfloat16, n rows.

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"unsafe"
+
+	"sar/core/internal/view"
 )
 
 // Purpose says what a buffer is for. It is the unit of accounting.
@@ -122,7 +124,7 @@ func Make[T Elem](p Purpose, n int) (Array[T], error) {
 		return Array[T]{}, fmt.Errorf("mem: mapping %d bytes for %s: %w", n*size, p, err)
 	}
 	Count(p, int64(len(m)))
-	return Array[T]{Data: view[T](m, n), mapping: m, purpose: p}, nil
+	return Array[T]{Data: view.Numbers[T](m)[:n], mapping: m, purpose: p}, nil
 }
 
 // Make makes a an array as the function Make does. What a was before is the caller's to free.

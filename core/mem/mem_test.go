@@ -4,6 +4,8 @@ import (
 	"sync"
 	"testing"
 	"unsafe"
+
+	"sar/core/internal/view"
 )
 
 // What is mapped is counted under its purpose, in whole pages, until it is freed.
@@ -139,7 +141,10 @@ func TestProcess(t *testing.T) {
 }
 
 // blocks lends blocks, and counts those that are out.
-type blocks struct{ out int }
+type blocks struct {
+	out  int
+	room []byte // a block, and what is free behind it
+}
 
 func (*blocks) Least() int { return 100 }
 
@@ -149,6 +154,14 @@ func (l *blocks) Lend(n int) []byte {
 	}
 	l.out++
 	return make([]byte, n)
+}
+
+func (l *blocks) LendBehind(b []byte, size int) []byte {
+	if size > len(l.room) || &b[0] != &l.room[0] {
+		return nil
+	}
+	l.out++
+	return l.room[len(b):size]
 }
 
 func (l *blocks) Return([]byte) { l.out-- }
@@ -181,5 +194,34 @@ func TestWorkspace(t *testing.T) {
 	LendFrom(l)
 	if _, err := Workspace[float64](200); err == nil {
 		t.Error("a lender without memory gave some")
+	}
+}
+
+// Where there is no room behind an array, it is not widened; where there is, both are one.
+func TestWidened(t *testing.T) {
+	if !lends {
+		t.Skip("no lender is asked")
+	}
+	before, l := Stats()[Scratch].Live, &blocks{room: make([]byte, 400)}
+	x := view.Numbers[uint16](l.room)[:100]
+	if wide, _ := Widened[float32](x); wide != nil {
+		t.Fatal("widened without a lender")
+	}
+	LendFrom(l)
+	defer LendFrom(nil)
+	if wide, _ := Widened[float32](x[1:]); wide != nil {
+		t.Fatal("widened, and another's memory is behind it")
+	}
+	wide, tail := Widened[float32](x)
+	if len(wide) != 100 || l.out != 1 || Stats()[Scratch].Live-before != 200 {
+		t.Fatalf("%d numbers, %d blocks out, %d bytes counted", len(wide), l.out, Stats()[Scratch].Live-before)
+	}
+	wide[99] = 1
+	if view.Numbers[float32](l.room)[99] != 1 {
+		t.Error("the numbers do not begin where the array does")
+	}
+	tail.Free()
+	if l.out != 0 || Stats()[Scratch].Live != before {
+		t.Errorf("%d blocks are out in the end", l.out)
 	}
 }

@@ -4,13 +4,18 @@ import (
 	"fmt"
 	"sync/atomic"
 	"unsafe"
+
+	"sar/core/internal/view"
 )
 
 // Lender has large blocks that are used again and again, as those of torch's tensors are.
 type Lender interface {
 	// Lend gives n bytes of anything, n at least Least; nil where there are none.
 	Lend(n int) []byte
-	// Return takes back what Lend gave.
+	// LendBehind gives what is behind a block b of the lender's, up to size bytes from where b begins; nil where b is no
+	// such block that was put where it has room, or that is not free.
+	LendBehind(b []byte, size int) []byte
+	// Return takes back what either gave.
 	Return(b []byte)
 	Least() int
 }
@@ -30,8 +35,7 @@ func LendFrom(l Lender) {
 // lender, it takes the place of tensors that are not in use: memory of its own would come on top of what is kept for
 // them.
 func Workspace[T Elem](n int) (Array[T], error) {
-	var zero T
-	size := int(unsafe.Sizeof(zero))
+	size := view.Size[T]()
 	l := lender.Load()
 	if l == nil || !lends || n < 0 || n > (1<<62)/size || n*size < (*l).Least() {
 		return Make[T](Scratch, n)
@@ -41,7 +45,7 @@ func Workspace[T Elem](n int) (Array[T], error) {
 		return Array[T]{}, fmt.Errorf("mem: there are no %d bytes for %s", n*size, Scratch)
 	}
 	Count(Scratch, int64(len(b)))
-	return Array[T]{Data: view[T](b, n), mapping: b, purpose: Scratch, lender: *l}, nil
+	return Array[T]{Data: view.Numbers[T](b)[:n], mapping: b, purpose: Scratch, lender: *l}, nil
 }
 
 // ZeroWorkspace is a Workspace of zeros.
@@ -53,6 +57,19 @@ func ZeroWorkspace[T Elem](n int) (Array[T], error) {
 	return a, err
 }
 
-func view[T Elem](b []byte, n int) []T {
-	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n)
+// Widened is n = len(x) elements of T that begin where x does, in what a lender has behind x too, until tail is freed;
+// nil where that is not free. x is the front of them.
+func Widened[T, X Elem](x []X) (wide []T, tail Array[byte]) {
+	l := lender.Load()
+	if l == nil || !lends {
+		return nil, tail
+	}
+	own := view.Bytes(x)
+	b := (*l).LendBehind(own, len(x)*view.Size[T]())
+	if b == nil {
+		return nil, tail
+	}
+	Count(Scratch, int64(len(b)))
+	tail = Array[byte]{Data: b, mapping: b, purpose: Scratch, lender: *l}
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(own))), len(x)), tail
 }

@@ -11,6 +11,7 @@ import (
 // writes such tensors where they lie. Free it.
 type halves[T Float] struct {
 	made   []mem.Array[T]
+	tails  []mem.Array[byte] // of tensors that are widened where they lie
 	rounds []func()
 }
 
@@ -37,6 +38,11 @@ func (h *halves[T]) write(x Rows[T]) ([]T, error) {
 	if x.Half == nil {
 		return x.Data, nil
 	}
+	if wide, tail := mem.Widened[T](x.Half); wide != nil {
+		h.tails = append(h.tails, tail)
+		h.rounds = append(h.rounds, func() { kernel.NarrowInPlace(pool, wide) })
+		return wide, nil
+	}
 	made, err := h.make(len(x.Half))
 	h.rounds = append(h.rounds, func() { kernel.Narrow(pool, x.Half, made) })
 	return made, err
@@ -52,6 +58,9 @@ func (h *halves[T]) round() {
 func (h *halves[T]) free() {
 	for i := range h.made {
 		h.made[i].Free()
+	}
+	for i := range h.tails {
+		h.tails[i].Free()
 	}
 }
 

@@ -13,6 +13,7 @@ from torch import nn
 
 import sar
 from sar import function as fn
+from sar._engine import library
 from sar.autograd.fused import low_memory, row_blocks
 from sar.inference import forward
 from sar.inference.model import Built
@@ -244,3 +245,22 @@ def streamed(part: dict[str, Any], x: np.ndarray) -> dict[str, Any]:
         middle = sum(link["sent_payload"] for link in sar.stats()["links"])
         y.float().square().sum().backward()
     return {"y": told(y), "x": told(rows.grad), "forward": middle - before}
+
+
+def by_policy(part: dict[str, Any], x: np.ndarray, policy: str) -> dict[str, Any]:
+    """A sum and an attention of large tensors, their gradients, and the most that the engine computed with."""
+    sar.set_allocator(policy)
+    graph, rows = build(part), torch.from_numpy(x).to(HALF).requires_grad_()
+    torch.manual_seed(0)
+    layer = sar.nn.GATConv(x.shape[1], 16, 4, allow_zero_in_degree=True).bfloat16()
+    sar.sync_params(layer)
+    library.call("sar_reset_peaks")
+    before = sar.memory_stats()["scratch"]["live"]
+    graph.srcdata["x"] = rows
+    graph.update_all(fn.copy_u("x", "m"), fn.sum("m", "y"))
+    y = graph.dstdata.pop("y")
+    z = layer(graph, y)
+    z.float().square().sum().backward()
+    assert rows.grad is not None
+    scratch = sar.memory_stats()["scratch"]["peak"] - before
+    return {"y": told(y), "z": told(z), "x": told(rows.grad), "scratch": scratch}

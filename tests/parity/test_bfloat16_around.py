@@ -172,3 +172,17 @@ def test_streams(pool: Pool) -> None:
         first = first or joined
         for key in joined:
             check((HALF, joined[key]), first[key], HALF, f"{key}, {world} workers")
+
+
+def test_sums_are_rounded_where_they_lie(two: Workers) -> None:
+    """Under the pool float32 sums lie where their result does, and in what is free behind it: the same bits as in
+    memory of their own, of which half is needed."""
+    rng, nodes, width = np.random.default_rng(9), 6000, 64
+    graph = Graph(nodes, *rng.integers(0, nodes, (2, 30_000)), np.array([0, 3000, nodes]))
+    x = rng.standard_normal((nodes, width), dtype=np.float32)
+    apart, within = (two.run(cases.by_policy, graph.shares(x=x), policy=policy) for policy in ("compact", "pool"))
+    for one, other in zip(apart, within):
+        for key in ("y", "z", "x"):
+            assert np.array_equal(one[key][1], other[key][1]), key
+        assert one["scratch"] >= 4 * 3000 * width
+        assert other["scratch"] < 0.7 * one["scratch"]

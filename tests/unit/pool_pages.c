@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -58,12 +59,26 @@ int main(int argc, char **argv) {
       continue;
     }
     counts[k] = (64 << 10) + (size_t)(rand() % (256 << 10));
-    if (pool_memalign((void **)&blocks[k], 64, counts[k] * sizeof(unsigned)) != 0)
+    size_t asked = counts[k] * sizeof(unsigned);
+    if (k % 2)
+      pool_room(asked);
+    if (pool_memalign((void **)&blocks[k], 64, asked) != 0)
       return fail("no block");
     if ((uintptr_t)blocks[k] < pool.base || (uintptr_t)blocks[k] >= pool.end)
       return fail("a block is not of the pool");
     if ((uintptr_t)blocks[k] % page_size)
       return fail("a block does not begin with a page");
+    unsigned *behind = pool_behind(blocks[k], asked, 2 * asked);
+    if (!behind != !(k % 2) || pool_behind(blocks[k], asked - 1, 2 * asked))
+      return fail("there is room behind a block that has none, or none behind one that has");
+    if (behind) {
+      if ((uintptr_t)behind != (uintptr_t)blocks[k] + whole_pages(asked))
+        return fail("what is behind a block does not begin there");
+      if (pool_behind(blocks[k], asked, 2 * asked))
+        return fail("what is behind a block is given twice");
+      memset(blocks[k], 1, 2 * asked);
+      pool_free(behind);
+    }
     blocks[k][0] = blocks[k][counts[k] - 1] = (unsigned)k;
     pool_usage now = pool_stats();
     if (now.live % (int64_t)page_size || now.kept % (int64_t)page_size)

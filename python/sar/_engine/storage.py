@@ -6,9 +6,12 @@ computed in float32 then, and a result is rounded once, at the end. So it does n
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, List, Optional, Sequence
 
 from sar.config import Config
+
+from .library import calls
 
 if TYPE_CHECKING:  # commands that open partitions do without torch
     import torch
@@ -54,3 +57,19 @@ def stored(tensor: Tensor, storage: str) -> Tensor:
 def widened(tensors: Sequence[Optional[Tensor]], dtype: torch.dtype) -> List[Optional[Tensor]]:
     """Tensors of the type that is computed in, and those of bfloat16 as they are; others are copied."""
     return [t if t is None or name_of(t) else t.to(dtype) for t in tensors]
+
+
+_room_for_next = calls("sar_pool_room")
+
+
+def empty(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """A tensor for a result or a gradient that the engine computes.
+
+    One in bfloat16 has room behind it, so that the float32 that is rounded to it lies there and needs no memory of its
+    own.
+    """
+    import torch
+
+    if dtype == torch.bfloat16:
+        _room_for_next(2 * math.prod(shape))
+    return torch.empty(tuple(shape), dtype=dtype)

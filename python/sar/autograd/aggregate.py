@@ -58,7 +58,7 @@ class _Aggregate(torch.autograd.Function):
         u = u.contiguous()
         e = None if e is None else e.contiguous()
         dtype = u.dtype if e is None else torch.promote_types(u.dtype, e.dtype)
-        out = torch.empty((relation.num_dst, u.shape[1]), dtype=dtype)
+        out = storage.empty((relation.num_dst, u.shape[1]), dtype)
         agreed.bits = memo.forward(relation, spec, need, u, e, out)
         ctx.operation = schedule.last()
         ctx.relation, ctx.spec, ctx.agreed, ctx.need = relation, spec, agreed.bits, need
@@ -72,7 +72,7 @@ class _Aggregate(torch.autograd.Function):
     def backward(ctx: Any, grad_out: Tensor) -> Tuple[Optional[Tensor], ...]:
         u, e = ctx.saved_tensors
         grad_out = grad_out.contiguous()
-        grad_u = torch.empty(ctx.shape, dtype=ctx.dtype) if ctx.need & abi.GRAD_U else None
+        grad_u = storage.empty(ctx.shape, ctx.dtype) if ctx.need & abi.GRAD_U else None
         grad_e = torch.empty_like(e) if e is not None and ctx.need & abi.GRAD_E else None
         abi.aggregate_backward(ctx.relation.handle, ctx.spec, ctx.agreed, u, e, grad_out, grad_u, grad_e, ctx.operation)
         return None, grad_u, grad_e, None, None, None, None

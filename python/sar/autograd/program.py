@@ -198,7 +198,7 @@ class _Run(torch.autograd.Function):
         widths = [width for width in program.softmaxes for _ in range(2)]
         state = [torch.empty(relation.num_dst, width, dtype=computed) for width in widths]
         # the messages that share a gradient are those that equal the result before it is rounded
-        out = torch.empty(call.shape, dtype=computed if call.compares else call.dtype)
+        out = storage.empty(call.shape, computed if call.compares else call.dtype)
         if program.winner:
             state.append(torch.empty(call.shape, dtype=torch.int32))
         call.operation = abi.begin(program.collective)
@@ -222,10 +222,11 @@ class _Run(torch.autograd.Function):
         for i, values in ctx.again:
             operands[i] = storage.stored(values(), call.stored[i])
         out, state = saved[ctx.n], saved[ctx.n + 1 :]
-        grads = [
-            torch.empty(shape, dtype=dtype) if call.need >> i & 1 else None
-            for i, (shape, dtype) in enumerate(ctx.kinds)
-        ]
+        grads: List[Optional[Tensor]] = [None] * ctx.n
+        # those in bfloat16 last, so that nothing takes the room behind them
+        for i, (shape, dtype) in sorted(enumerate(ctx.kinds), key=lambda kind: -kind[1][1].itemsize):
+            if call.need >> i & 1:
+                grads[i] = storage.empty(shape, dtype)
         handle, program = call.relation.handle, call.program.handle
         half = call.half_grad and grad_out.dtype == torch.float32
         grad_out = (grad_out.to(torch.bfloat16) if half else grad_out).contiguous()

@@ -15,7 +15,7 @@ from typing import Any, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from sar._engine import abi, schedule, session as _session
+from sar._engine import abi, schedule, session as _session, storage
 from sar.distributed.agreement import anywhere
 
 from .double_backward import calling_layer, differentiable_once
@@ -53,7 +53,7 @@ class _SumToSources(torch.autograd.Function):
         ctx.spec = abi.AggregateSpec(relation.index, "copy_u" if e is None else "u_mul_e", "sum")
         ctx.save_for_backward(e, v)
         ctx.dtype = v.dtype if e is None else torch.promote_types(v.dtype, e.dtype)
-        out = v.new_empty(relation.num_src, v.shape[1], dtype=ctx.dtype)
+        out = storage.empty((relation.num_src, v.shape[1]), ctx.dtype)
         abi.aggregate_backward(relation.handle, ctx.spec, abi.GRAD_U, None, e, v, out, None)
         ctx.operation = schedule.last()
         return out

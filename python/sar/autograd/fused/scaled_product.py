@@ -253,7 +253,7 @@ class _SageMean(torch.autograd.Function):
         spec = abi.AggregateSpec(relation.index, "copy_u", "mean", storage.travels_as(u))
         need = abi.GRAD_U if grads[0] and (grads[1] or (first and grads[2])) else 0
         need |= abi.FUSED if not first and offers_gradient(in_features, out_features) else 0
-        mean = u.new_empty((rows, u.shape[1]))
+        mean = storage.empty((rows, u.shape[1]), u.dtype)
         bits = memo.forward(relation, spec, need, u, None, mean)
         ctx.operation = schedule.last()
         agreed.bits = bits & abi.GRAD_U
@@ -281,7 +281,8 @@ class _SageMean(torch.autograd.Function):
         grad_x = grad_neigh = grad_self = at_grad = None  # at_grad: A' g
         wanted = ctx.agreed & abi.GRAD_U
         if mean is None and wanted:
-            at_grad = grad.new_empty((saved.source.shape[0], grad.shape[1])) if for_x or for_neigh else None
+            shape = saved.source.shape[0], grad.shape[1]
+            at_grad = storage.empty(shape, grad.dtype) if for_x or for_neigh else None
             _back(ctx, grad, at_grad)
         # x goes before the gradient of it is made
         if for_self or (for_neigh and at_grad is not None):
@@ -296,7 +297,7 @@ class _SageMean(torch.autograd.Function):
             grad_neigh = grad.t().mm(mean) if for_neigh else None
             del mean
             if wanted:
-                grad_x = saved.source.new_empty(saved.source.shape) if for_x else None
+                grad_x = storage.empty(saved.source.shape, saved.source.dtype) if for_x else None
                 _back(ctx, grad.mm(w_neigh), grad_x)
         elif at_grad is not None and for_x:
             grad_x = at_grad.mm(w_neigh)

@@ -48,10 +48,11 @@ def training_step(
         rows = {row}.union(*saves[:until]) - {0}
         return sum(results[r] for r in rows) + sum(layer.saved for layer in layers[begin:until])
 
-    # sums over edges are float32 until all workers have added to them, and then rounded; so are attention's in forward
-    wide = [4 * (item < 4 and (parts > 1 or len(layer.exchanges) > 1)) for layer in layers]
+    # sums over edges are float32 until all workers have added to them, and then rounded where they lie; so are
+    # attention's in forward
+    wide = [(4 - item) * (item < 4 and (parts > 1 or len(layer.exchanges) > 1)) for layer in layers]
     sums = [size * max([0, *(n for n, _ in layer.exchanges)]) for size, layer in zip(wide, layers)]
-    wide_back = 4 * (item < 4 and parts > 1)
+    wide_back = (4 - item) * (item < 4 and parts > 1)
     back = [wide_back * max([0, *(n for n, back in layer.exchanges if back)]) for layer in layers]
     peak = 0
     for i, layer in enumerate(layers):
