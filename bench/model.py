@@ -123,13 +123,15 @@ def on_edges(edges):
     return lambda layer, h: layer(h, edges)
 
 
-def warm_up(name: str) -> None:
-    """Trains on a small random graph, so that torch and DGL have loaded what they load late."""
+def warm_up(name: str, autocast: bool = False) -> None:
+    """Trains on a small random graph, so that torch and DGL have loaded what they load late. ``autocast``: in bfloat16,
+    which DGL's GAT refuses."""
     n, degree = 2000, 10
     ends = torch.randint(0, n, (2, n * degree), dtype=torch.int32)
     graph = dgl.graph((ends[0], ends[1]), num_nodes=n)
     mask = torch.ones(n, dtype=torch.bool)
     features, labels = torch.randn(n, 100), torch.randint(0, 47, (n,))
     training = Training(name, "dgl", on_graph(graph), features, labels, mask, 47, n, nn.BatchNorm1d)
+    training.autocast = autocast
     for _ in range(2):
         training.epoch()

@@ -91,6 +91,8 @@ def held() -> int:
 def load_late(model: str, way: str) -> None:
     """What is imported and loaded at first use, before sizes are taken."""
     warm_up(model if model in MODELS else "sage")
+    if AUTOCAST:
+        warm_up("sage", autocast=True)
     if way in ("pyg", "pyg_act", "as_pyg"):
         import torch_geometric.nn  # noqa: F401
 
