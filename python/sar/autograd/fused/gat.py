@@ -120,7 +120,7 @@ def attend(
     :returns: ``[n, heads, each]``, which backward needs as it is
     """
     x, dtype = x.contiguous(), product_dtype(x, weight)
-    ft, el, er = _Scores.apply(x, weight, attn_l, attn_r, rounding, save(x), dtype)
+    ft, el, er = _Scores.apply(x, weight, attn_l, attn_r, rounding, save(x, len(weight)), dtype)
     if ft.requires_grad:
         recomputed.note(ft, functools.partial(_product, ft.grad_fn))
     factors = gat_columns.factors(el, er, slope, dropout_p, agreed_seed() if dropout_p > 0 else 0)

@@ -98,7 +98,7 @@ def attend(
     with under(OFF):
         if not needs:
             return forward(attention, x, weight, torch.cat([attn_l, attn_r]), bias)
-        out: Tensor = _Attend.apply(anchor(), x, weight, attn_l, attn_r, bias, attention, save(x))
+        out: Tensor = _Attend.apply(anchor(), x, weight, attn_l, attn_r, bias, attention, save(x, len(weight)))
     return out
 
 

@@ -166,10 +166,12 @@ class Held:
         return None if rows is None or rows._version else rows
 
 
-def save(x: Tensor) -> tuple[Saved, Optional[Held]]:
+def save(x: Tensor, results: int) -> tuple[Saved, Optional[Held]]:
     """What a layer has to save for rows that it needs again in backward: batch norm's input, if batch norm made them.
 
     :param x: ``[n, f]``, contiguous
+    :param results: columns of what the layer makes of them. Its gradients are four times as wide at the busiest moment
+        of its backward: if that is wider than x, the rows are recomputed even where they could be held
     """
     origin: Optional[_Origin] = _made.get(x)
     source = None if origin is None else origin.source()
@@ -178,7 +180,11 @@ def save(x: Tensor) -> tuple[Saved, Optional[Held]]:
         return Saved(x, columns, torch.zeros(6, dtype=torch.int64)), None
     kind = 1 if origin.recipe.columns is None else 2
     numbers = torch.tensor([kind, kernels.checksum(x.detach()), *origin.recipe._numbers()])
-    return Saved(source, columns if origin.recipe.columns is None else origin.recipe.columns, numbers), Held(x)
+    saved = Saved(source, columns if origin.recipe.columns is None else origin.recipe.columns, numbers)
+    held = Held(x)
+    if 4 * results > x.shape[1]:
+        held.take()
+    return saved, held
 
 
 def rows_of(saved: Saved, held: Optional[Held]) -> Tensor:

@@ -130,7 +130,7 @@ def normalized_sum(
     if unread is None:
         x = computed(x).contiguous()
     source, made_by = (x, None) if unread is None else unread
-    u = _Product.apply(x, weight, save(source), made_by).mul_(left.unsqueeze(1))
+    u = _Product.apply(x, weight, save(source, len(weight)), made_by).mul_(left.unsqueeze(1))
     out = aggregate(relation, "copy_u", "sum", u, None).mul_(right.unsqueeze(1))
     return out if bias is None else out.add_(bias)
 
@@ -189,7 +189,8 @@ def sage_mean(
         return _by_columns(relation, "mean", x.contiguous(), w_neigh, w_self, bias, None, first)
     agreed = Agreed()
     x = x.contiguous()
-    out: Tensor = _SageMean.apply(anchor(), x, w_neigh, w_self, bias, relation, agreed, save(x), first, dtype)
+    saved = save(x, len(w_self))
+    out: Tensor = _SageMean.apply(anchor(), x, w_neigh, w_self, bias, relation, agreed, saved, first, dtype)
     own = (x, w_neigh, w_self, bias)
     return out if agreed.bits or any(t is not None and t.requires_grad for t in own) else out.detach()
 

@@ -67,6 +67,8 @@ def training_step(
         if again:
             saves[i].add(i - 1)
             recomputing = i
+            if 4 * layer.result > layers[i - 1].result:  # sar.autograd.fused.recompute.save
+                saves[i].discard(i)
     last = len(layers)
     for i in range(begin, last):
         layer = layers[i]
