@@ -4,7 +4,8 @@ Bench graph; the models of model.py; policy pool. SAR in float32 and SAR under `
 take turns, a few epochs each, for each number of workers; DGL and PyG alone under autocast take turns with them at one
 worker. A time is the median over epochs of the slowest worker, growth that of the worker that grows most, sent the
 payload of all workers in an epoch. Each ratio is to SAR in float32. How fast a product of matrices is in bfloat16 on
-this machine is told beside it: without AVX512-BF16 or AMX it is slower than in float32, and so are the epochs.
+this machine is told beside it: without AVX-512 it is 10 to 100 times as slow as in float32, and so are epochs of DGL
+and PyG; fused layers widen rows there.
 
     python bench/bf16.py [--models sage,gat] [--workers 1,2,8] [--rounds 4] [--epochs 2] [--parts metis]
 """

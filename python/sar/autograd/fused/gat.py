@@ -31,9 +31,10 @@ from sar.graph.manager import GraphShardManager
 
 from . import costs, gat_columns, low_memory
 from .deferred import computed
+from .dense import multiply, over_rows, slices
 from .eligibility import fits_alone, gat_unfit, note_choice
 from .recompute import Held, Saved, rows_of, save
-from .row_blocks import products, slices, sums
+from .row_blocks import products, sums
 
 
 class Rounding(enum.Enum):
@@ -143,7 +144,7 @@ def _product(ctx: Any) -> Tensor:
     """W x, ``[n, heads, each]``, computed again. The gradients of PyG's scores need it too, so it stays until then."""
     x, weight, attn, ft = _read(ctx)
     if ft is None:
-        (ft,) = [x.to(weight.dtype).mm(weight.t())] if ctx.needs_input_grad[0] else products(x, weight)
+        (ft,) = [multiply(x.to(weight.dtype), weight.t())] if ctx.needs_input_grad[0] else products(x, weight)
         ft = ft.view(len(x), *attn.shape[1:])
         if ctx.rounding is Rounding.PYG:
             ctx.read = x, weight, attn, ft
@@ -172,7 +173,7 @@ class _Scores(torch.autograd.Function):
             rounding = Rounding.PYG
         weights = [weight] if rounding is Rounding.PYG else [gat_columns.folded(weight, attn), weight]
         # a constant x may lie in a file
-        *folded, ft = [x.to(dtype).mm(w.t()) for w in weights] if for_x else products(x, *weights)
+        *folded, ft = [multiply(x.to(dtype), w.t()) for w in weights] if for_x else products(x, *weights)
         ft = ft.view(shape)
         if folded:
             el, er = (s.contiguous().unsqueeze(-1) for s in folded[0].view(len(x), 2, attn.shape[1]).unbind(1))
@@ -237,7 +238,7 @@ def _back(ctx: Any, grad_ft: Optional[Tensor], grad_el: Optional[Tensor], grad_e
     of_scores = torch.cat([none if g is None else g for g in (grad_el, grad_er)], 1).flatten(1)
     grad_ft = None if grad_ft is None else grad_ft.flatten(1)
     factors = [of_scores, grad_ft] if for_w and grad_ft is not None else [of_scores]
-    of_folded, *of_ft = [f.t().mm(x) for f in factors] if for_x else sums(x, *factors)
+    of_folded, *of_ft = [over_rows(f, x) for f in factors] if for_x else sums(x, *factors)
     del x  # before the gradient of it is made
     of_folded = of_folded.view(2, attn.shape[1], -1)
     grad_x = grad_w = None
@@ -245,7 +246,7 @@ def _back(ctx: Any, grad_ft: Optional[Tensor], grad_el: Optional[Tensor], grad_e
         grad_w = of_ft[0]
         grad_w += torch.einsum("shd,shi->hdi", attn, of_folded).flatten(0, 1)
     if for_x and grad_ft is not None:
-        grad_x = grad_ft.mm(weight)
+        grad_x = multiply(grad_ft, weight)
         grad_x.addmm_(of_scores, gat_columns.folded(weight, attn))
     of_attn = torch.einsum("hdi,shi->shd", weight.view(*attn.shape[1:], -1), of_folded)
     return grad_x, grad_w, of_attn[:1], of_attn[1:]
@@ -270,9 +271,9 @@ def _back_as_pyg(
     if grad_ft is not None:
         grad_ft = grad_ft.flatten(1)
         if for_w:
-            grad_w = grad_ft.t().mm(x.to(grad_ft.dtype)) if for_x else sums(x, grad_ft)[0]
+            grad_w = over_rows(grad_ft, x.to(grad_ft.dtype)) if for_x else sums(x, grad_ft)[0]
         del x
-        grad_x = grad_ft.mm(weight) if for_x else None
+        grad_x = multiply(grad_ft, weight) if for_x else None
     return grad_x, grad_w, of_l, of_r
 
 

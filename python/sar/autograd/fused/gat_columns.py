@@ -28,9 +28,10 @@ from sar.autograd.types import Relation, anchor
 from sar.distributed.agreement import agreed_seed
 
 from .costs import blocks_of_columns
+from .dense import add_product, slices
 from .eligibility import as_made
 from .recompute import Held, Saved, rows_of, save
-from .row_blocks import products, slices, sums
+from .row_blocks import products, sums
 
 FUNCTIONS = frozenset(
     [torch.relu, torch.sigmoid, torch.tanh, F.relu, F.leaky_relu, F.elu, F.selu, F.gelu, F.silu, F.sigmoid, F.tanh]
@@ -215,7 +216,7 @@ class _Attend(torch.autograd.Function):
                 del ft, out, of_out
                 (grad_w[rows],) = sums(x, of_ft)
                 if grad_x is not None:
-                    _add_product(grad_x, of_ft, weight[rows])
+                    add_product(grad_x, of_ft, weight[rows])
                 del of_ft  # before the next block
             assert el.grad is not None and er.grad is not None
             of_scores[head], of_scores[heads + head] = el.grad, er.grad
@@ -228,16 +229,6 @@ class _Attend(torch.autograd.Function):
         wanted = [for_x, for_w, for_l, for_r, for_b and bias is not None]
         found = zip([grad_x, grad_w, of_attn[:1], of_attn[1:], grad_b], wanted, ctx.dtypes)
         return None, *(g.to(d) if g is not None and w else None for g, w, d in found), None, None
-
-
-def _add_product(out: Tensor, a: Tensor, b: Tensor) -> None:
-    """``out += a b``, where out may be wider than the factors."""
-    if out.dtype == a.dtype:
-        out.addmm_(a, b)
-        return
-    for at in slices(out):
-        rows = out[at]
-        rows += a[at].mm(b)
 
 
 def _differentiate(

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, ContextManager, Optional, Tuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sar._engine import columns
@@ -17,6 +16,7 @@ from sar.autograd import recomputed
 from sar.autograd.autocast import lowered
 from sar.autograd.double_backward import differentiable_once
 
+from .dense import affine, multiply, over_rows
 from .prepared import instead_of_forward
 
 
@@ -47,7 +47,7 @@ class _Product:
         ctx = self.ctx
         if ctx.kept is None:
             x, weight, bias = ctx.saved_tensors  # once: torch.utils.checkpoint allows no more
-            ctx.kept = x, weight, F.linear(x, weight, bias)
+            ctx.kept = x, weight, affine(x, weight.t(), bias)
         out: Tensor = ctx.kept[2]
         return out
 
@@ -57,7 +57,7 @@ class _Linear(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Optional[Tensor], product: _Product) -> Tensor:
         ctx.save_for_backward(x, weight, bias)
         ctx.kept, product.ctx = None, ctx
-        return F.linear(x, weight, bias)
+        return affine(x, weight.t(), bias)
 
     @staticmethod
     @differentiable_once("a linear map before attention")
@@ -66,8 +66,8 @@ class _Linear(torch.autograd.Function):
         ctx.kept = None
         for_x, for_weight, for_bias, _ = ctx.needs_input_grad
         return (
-            grad.mm(weight) if for_x else None,
-            grad.t().mm(x) if for_weight else None,
+            multiply(grad, weight) if for_x else None,
+            over_rows(grad, x) if for_weight else None,
             columns.totals(grad).to(grad.dtype) if for_bias else None,
             None,
         )

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from typing import Callable, Iterator, List, Optional, Tuple
 
-import torch
 from torch import Tensor
 
 from sar._engine import mappings
 from sar._engine.storage import computed_in
+
+from .dense import multiply, over_rows
 
 UNIT = 768
 """Blocks are multiples of so many rows: then sums over rows have the bits that one product of all rows gives, since the
@@ -23,17 +24,6 @@ MOST = 32 * UNIT
 BLOCK_BYTES = 16 << 20
 MADE_BYTES = 4 << 20
 """Of rows that are made for each block: they should still be in a cache when they are multiplied."""
-
-
-SOME_BYTES = 1 << 20
-"""Of rows that something else is made of: what that takes beside its results is a few times as much."""
-
-
-def slices(rows: Tensor, most: int = SOME_BYTES, least: int = 1) -> Iterator[slice]:
-    """All rows, in runs of up to ``most`` bytes but of at least so many rows. Of no rows there is one run."""
-    count = max(least, most // max(1, rows[:1].numel() * rows.element_size()))
-    for begin in range(0, max(1, len(rows)), count):
-        yield slice(begin, begin + count)
 
 
 def block_rows(x: Tensor, most: int = BLOCK_BYTES) -> int:
@@ -70,7 +60,7 @@ def products(x: Tensor, *weights: Tensor, own: Optional[int] = None, made_by: Op
         rows = rows.to(weights[0].dtype)
         for out, w in zip(made, weights):
             part = out[at]
-            torch.mm(rows[: len(part)], w.t(), out=part)
+            multiply(rows[: len(part)], w.t(), out=part)
     return made
 
 
@@ -83,10 +73,10 @@ def sums(x: Tensor, *factors: Tensor, made_by: Optional[Rows] = None) -> List[Te
         rows = rows.to(factors[0].dtype)
         for k, f in enumerate(factors):
             if at.start == 0:
-                found = f[at].t().mm(rows[: len(f)])
+                found = over_rows(f[at], rows[: len(f)])
                 made.append(found.to(computed_in(found.dtype)))
             elif at.start < len(f) and f.dtype == made[k].dtype:
                 made[k].addmm_(f[at].t(), rows[: len(f) - at.start])
             elif at.start < len(f):
-                made[k] += f[at].t().mm(rows[: len(f) - at.start])
+                made[k] += over_rows(f[at], rows[: len(f) - at.start])
     return made

@@ -46,6 +46,7 @@ from sar.graph.manager import GraphShardManager
 from . import low_memory
 from .costs import offers_gradient, product_first
 from .deferred import DeferredTensor, computed
+from .dense import add_product, affine, multiply, over_rows
 from .eligibility import fits_alone, note_choice, sage_unfit
 from .recompute import Held, Saved, rows_of, save
 from .row_blocks import Rows, products, sums
@@ -146,7 +147,7 @@ class _Product(torch.autograd.Function):
         ctx.save_for_backward(*rows_saved, weight)
         ctx.made_by = made_by
         ctx.gradients = x._state.gradients if isinstance(x, DeferredTensor) else None
-        (out,) = products(rows_saved.source, weight, made_by=made_by) if made_by else [x.mm(weight.t())]
+        (out,) = products(rows_saved.source, weight, made_by=made_by) if made_by else [multiply(x, weight.t())]
         return out
 
     @staticmethod
@@ -160,9 +161,9 @@ class _Product(torch.autograd.Function):
             (grad_weight,) = sums(saved.source, grad, made_by=ctx.made_by)
         elif for_weight:
             x = rows_of(saved, ctx.held)
-            grad_weight = grad.t().mm(x) if for_x else sums(x, grad)[0]
+            grad_weight = over_rows(grad, x) if for_x else sums(x, grad)[0]
             del x  # before the gradient of it is made
-        grad_x = grad.mm(weight) if for_x else None
+        grad_x = multiply(grad, weight) if for_x else None
         if grad_x is not None and ctx.gradients is not None:
             grad_x = ctx.gradients.read(grad_x)
         return grad_x, grad_weight, None, None
@@ -250,7 +251,7 @@ class _SageMean(torch.autograd.Function):
         if first and constant:
             u, of_own = products(x, w_neigh, w_self, own=rows)
         elif first:
-            u = x.to(dtype).mm(w_neigh.t())
+            u = multiply(x.to(dtype), w_neigh.t())
         spec = abi.AggregateSpec(relation.index, "copy_u", "mean", storage.travels_as(u))
         need = abi.GRAD_U if grads[0] and (grads[1] or (first and grads[2])) else 0
         need |= abi.FUSED if not first and offers_gradient(in_features, out_features) else 0
@@ -260,12 +261,11 @@ class _SageMean(torch.autograd.Function):
         agreed.bits = bits & abi.GRAD_U
         own, mean = x[:rows].to(dtype), mean.to(dtype)
         if first:
-            out = mean.addmm_(own, w_self.t()) if of_own is None else of_own.add_(mean)
+            out = add_product(mean, own, w_self.t()) if of_own is None else of_own.add_(mean)
             if bias is not None:
                 out.add_(bias)
         else:
-            out = own.mm(w_self.t()) if bias is None else torch.addmm(bias, own, w_self.t())
-            out.addmm_(mean, w_neigh.t())
+            out = add_product(affine(own, w_self.t(), bias), mean, w_neigh.t())
         narrow = not first and not (agreed.bits and bits & abi.FUSED)
         rows_saved, ctx.held = saved
         ctx.save_for_backward(*rows_saved, w_neigh, w_self, mean if narrow else None)
@@ -290,23 +290,23 @@ class _SageMean(torch.autograd.Function):
             x = rows_of(saved, ctx.held)
             factors = [at_grad] if for_neigh and at_grad is not None else []
             factors += [grad] if for_self else []
-            found = [f.t().mm(x[: len(f)].to(f.dtype)) for f in factors] if for_x else sums(x, *factors)
+            found = [over_rows(f, x[: len(f)].to(f.dtype)) for f in factors] if for_x else sums(x, *factors)
             grad_self = found.pop() if for_self else None
             grad_neigh = found.pop() if found else None
             del x
         if mean is not None:
-            grad_neigh = grad.t().mm(mean) if for_neigh else None
+            grad_neigh = over_rows(grad, mean) if for_neigh else None
             del mean
             if wanted:
                 grad_x = storage.empty(saved.source.shape, saved.source.dtype) if for_x else None
-                _back(ctx, grad.mm(w_neigh), grad_x)
+                _back(ctx, multiply(grad, w_neigh), grad_x)
         elif at_grad is not None and for_x:
-            grad_x = at_grad.mm(w_neigh)
+            grad_x = multiply(at_grad, w_neigh)
             del at_grad
         if grad_x is not None and grad_x.dtype == grad.dtype:
-            grad_x[: grad.shape[0]].addmm_(grad, w_self)
+            add_product(grad_x[: grad.shape[0]], grad, w_self)
         elif grad_x is not None:
-            grad_x[: grad.shape[0]] += grad.mm(w_self)
+            grad_x[: grad.shape[0]] += multiply(grad, w_self)
         grad_bias = columns.totals(grad) if for_bias else None
         grads = zip((grad_x, grad_neigh, grad_self, grad_bias), ctx.dtypes)
         return None, *(g if g is None else g.to(d) for g, d in grads), None, None, None, None, None
