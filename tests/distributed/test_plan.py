@@ -126,13 +126,13 @@ def test_traffic_is_what_travels(workers: Workers, kind: str, half: bool) -> Non
     widths = {"sage": [6, 6, 4, 8], "sage-pool": [6, 4], "gat": [6, 4, 8], "gat-flatten": [6, 80, 8]}[kind]
     arguments = [{"part": graph.part(r), "rows": graph.rows(r).stop - graph.rows(r).start} for r in range(graph.world)]
     found = workers.run(cases_plan.traffic, arguments, kind=kind, widths=widths, autocast=half)
-    names = [f"sage:{w}" if "sage" in kind else f"{kind}:2x{w // 2}" for w in widths[1:]]
+    names = [f"{kind}:{w}" if "sage" in kind else f"{kind}:2x{w // 2}" for w in widths[1:]]
     row = sum(layer.sent(2 if half else 4) for layer in costs_of(names, widths[0]))
     boundary = sum(one["boundary"] for one in found)
     sent = sum(one["sent"] for one in found) - row * boundary
-    # workers agree on how a layer by columns runs, and what a reduce function reads: a few numbers to each other
+    # workers agree on how a layer by columns runs: a few numbers to each other
     few = 48 * workers.world * (workers.world - 1) * len(names)
-    assert 0 <= sent <= (few if kind in ("gat-flatten", "sage-pool") else 0)
+    assert 0 <= sent <= (few if kind == "gat-flatten" else 0)
     assert workers.world == 1 or boundary > 0
 
 

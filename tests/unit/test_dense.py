@@ -42,3 +42,9 @@ def test_other_types_are_left_to_torch() -> None:
     x, w = torch.randn(40, 8), torch.randn(8, 3)
     assert torch.equal(dense.multiply(x, w), x.mm(w)) and torch.equal(dense.over_rows(x, x), x.t().mm(x))
     assert torch.equal(dense.affine(x, w, w[0]), torch.addmm(w[0], x, w))
+
+
+def test_factors_of_different_types_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dense, "multiplies_bfloat16", lambda: False)
+    with pytest.raises(RuntimeError, match="dtype"):
+        dense.multiply(torch.randn(4, 3).to(HALF), torch.randn(3, 2))

@@ -32,16 +32,16 @@ def slices(rows: Tensor, most: int = SOME_BYTES, least: int = 1) -> Iterator[sli
 @cache
 def multiplies_bfloat16() -> bool:
     """Whether torch multiplies bfloat16 by instructions of this processor."""
-    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return torch.backends.mkldnn.is_available() and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
-def _widens(x: Tensor) -> bool:
-    return x.dtype == torch.bfloat16 and not multiplies_bfloat16()
+def _widens(*factors: Tensor) -> bool:
+    return all(x.dtype == torch.bfloat16 for x in factors) and not multiplies_bfloat16()
 
 
 def multiply(x: Tensor, w: Tensor, out: Optional[Tensor] = None) -> Tensor:
     """``x w``: ``[n, i]``, ``[i, o]``; ``out``: where it goes."""
-    if not _widens(x):
+    if not _widens(x, w):
         return torch.mm(x, w, out=out)
     out = x.new_empty(len(x), w.shape[1]) if out is None else out
     with under(OFF):
@@ -55,12 +55,12 @@ def affine(x: Tensor, w: Tensor, bias: Optional[Tensor]) -> Tensor:
     """``x w + bias``."""
     if bias is None:
         return multiply(x, w)
-    return add_product(bias.repeat(len(x), 1), x, w) if _widens(x) else torch.addmm(bias, x, w)
+    return add_product(bias.repeat(len(x), 1), x, w) if _widens(x, w) else torch.addmm(bias, x, w)
 
 
 def add_product(out: Tensor, x: Tensor, w: Tensor) -> Tensor:
     """``out += x w``. If out is wider than the factors, these are multiplied some rows at a time."""
-    if _widens(x):
+    if _widens(x, w):
         with under(OFF):
             wide = w.float()
             for at in slices(out, WIDENED_BYTES):
@@ -75,7 +75,7 @@ def add_product(out: Tensor, x: Tensor, w: Tensor) -> Tensor:
 
 def over_rows(f: Tensor, x: Tensor) -> Tensor:
     """``f' x``: ``[n, o]``, ``[n, i]``."""
-    if not _widens(f):
+    if not _widens(f, x):
         return f.t().mm(x)
     total = f.new_zeros(f.shape[1], x.shape[1], dtype=torch.float32)
     with under(OFF):
