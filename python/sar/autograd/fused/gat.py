@@ -31,10 +31,9 @@ from sar.graph.manager import GraphShardManager
 
 from . import costs, gat_columns, low_memory
 from .deferred import computed
-from .dense import multiply, over_rows, slices
 from .eligibility import fits_alone, gat_unfit, note_choice
 from .recompute import Held, Saved, rows_of, save
-from .row_blocks import products, sums
+from .row_blocks import multiply, over_rows, products, slices, sums
 
 
 class Rounding(enum.Enum):

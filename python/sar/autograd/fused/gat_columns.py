@@ -28,10 +28,9 @@ from sar.autograd.types import Relation, anchor
 from sar.distributed.agreement import agreed_seed
 
 from .costs import blocks_of_columns
-from .dense import add_product, slices
 from .eligibility import as_made
 from .recompute import Held, Saved, rows_of, save
-from .row_blocks import products, sums
+from .row_blocks import add_product, products, slices, sums
 
 FUNCTIONS = frozenset(
     [torch.relu, torch.sigmoid, torch.tanh, F.relu, F.leaky_relu, F.elu, F.selu, F.gelu, F.silu, F.sigmoid, F.tanh]

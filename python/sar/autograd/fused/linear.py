@@ -16,8 +16,8 @@ from sar.autograd import recomputed
 from sar.autograd.autocast import lowered
 from sar.autograd.double_backward import differentiable_once
 
-from .dense import affine, multiply, over_rows
 from .prepared import instead_of_forward
+from .row_blocks import affine, multiply, over_rows
 
 
 def computed_again(module: nn.Module) -> ContextManager[None]:

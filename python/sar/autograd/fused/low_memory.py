@@ -23,7 +23,7 @@ from sar.autograd.compile import uncompiled
 from sar.distributed.agreement import anywhere
 
 from .deferred import DeferredTensor, State
-from .dense import slices
+from .row_blocks import slices
 
 Step = Callable[[Tensor], Tensor]
 """Rows to rows of the same shape and dtype, each row by itself."""

@@ -23,8 +23,8 @@ from torch.utils.weak import TensorWeakRef, WeakTensorKeyDictionary
 from sar._engine import columns as kernels
 from sar._engine.storage import computed_in
 
-from .dense import slices
 from .dropout import Draws, Drop
+from .row_blocks import slices
 
 ACTIVATIONS: Dict[str, Optional[Callable[[Tensor], Tensor]]] = {
     "none": None,

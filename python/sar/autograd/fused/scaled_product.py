@@ -46,10 +46,9 @@ from sar.graph.manager import GraphShardManager
 from . import low_memory
 from .costs import offers_gradient, product_first
 from .deferred import DeferredTensor, computed
-from .dense import add_product, affine, multiply, over_rows
 from .eligibility import fits_alone, note_choice, sage_unfit
 from .recompute import Held, Saved, rows_of, save
-from .row_blocks import Rows, products, sums
+from .row_blocks import Rows, add_product, affine, multiply, over_rows, products, sums
 
 _LEFT = {"both": -0.5, "left": -1.0}
 _RIGHT = {"both": -0.5, "right": -1.0}
