@@ -110,3 +110,19 @@ func TestNarrowInPlace(t *testing.T) {
 		}
 	}
 }
+
+// No step of doubling writes what it has yet to read, but for the first, of one number.
+func TestDoubling(t *testing.T) {
+	for _, n := range []int{0, 1, 2, 3, 1000, 1 << 20} {
+		taken := 0
+		doubling(n, func(begin, end int) {
+			if begin != taken || end <= begin || begin > 0 && end > 2*begin {
+				t.Errorf("of %d: a step from %d to %d after %d", n, begin, end, taken)
+			}
+			taken = end
+		})
+		if taken != n {
+			t.Errorf("of %d: %d are taken", n, taken)
+		}
+	}
+}

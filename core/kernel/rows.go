@@ -105,12 +105,17 @@ func Narrow[T Float](p *Pool, z []BFloat16, x []T) {
 	eachRows(p, len(z), 1, func(r0, r1 int) { ops.Narrow(z[r0:r1], x[r0:r1]) })
 }
 
-// NarrowInPlace is Narrow into the front of x's own memory. What a step rounds goes where steps before it have read, so
-// that its rows may be rounded in any order.
+// NarrowInPlace is Narrow into the front of x's own memory.
 func NarrowInPlace[T Float](p *Pool, x []T) {
 	z := view.Numbers[BFloat16](view.Bytes(x))
-	for begin, end := 0, min(len(x), 1); begin < len(x); begin, end = end, min(len(x), 2*end) {
-		Narrow(p, z[begin:end], x[begin:end])
+	doubling(len(x), func(begin, end int) { Narrow(p, z[begin:end], x[begin:end]) })
+}
+
+// doubling takes n numbers in steps. What a step makes of its own, of half their size or less, goes where steps before
+// it have read, so that threads may take its numbers in any order.
+func doubling(n int, step func(begin, end int)) {
+	for begin, end := 0, min(n, 1); begin < n; begin, end = end, min(n, 2*end) {
+		step(begin, end)
 	}
 }
 
