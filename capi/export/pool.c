@@ -236,7 +236,10 @@ static void *hand_out(extent *e, size_t asked) {
 
 static __thread size_t room; /* of this thread's next block */
 
-void pool_room(size_t size) { room = pool.base && size < (pool.end - pool.base) / 2 ? whole_pages(size) : 0; }
+void pool_room(size_t size) {
+  /* smaller blocks are not of the pool, and the room would be another's */
+  room = pool.enabled && size >= pool.threshold && size < (pool.end - pool.base) / 2 ? whole_pages(size) : 0;
+}
 
 int pool_memalign(void **out, size_t alignment, size_t size) {
   if (!pool.enabled || size < pool.threshold || alignment > pool.page || size > pool.end - pool.base)

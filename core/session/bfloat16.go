@@ -10,14 +10,12 @@ import (
 // halves is the tensors of a call that its caller has in bfloat16: copies are computed with where nothing reads or
 // writes such tensors where they lie. Free it.
 type halves[T Float] struct {
-	made   []mem.Array[T]
-	tails  []mem.Array[byte] // of tensors that are widened where they lie
-	rounds []func()
+	rounds, frees []func()
 }
 
 func (h *halves[T]) make(n int) ([]T, error) {
 	made, err := mem.Workspace[T](n)
-	h.made = append(h.made, made)
+	h.frees = append(h.frees, made.Free)
 	return made.Data, err
 }
 
@@ -39,7 +37,7 @@ func (h *halves[T]) write(x Rows[T]) ([]T, error) {
 		return x.Data, nil
 	}
 	if wide, tail := mem.Widened[T](x.Half); wide != nil {
-		h.tails = append(h.tails, tail)
+		h.frees = append(h.frees, tail.Free)
 		h.rounds = append(h.rounds, func() { kernel.NarrowInPlace(pool, wide) })
 		return wide, nil
 	}
@@ -56,11 +54,8 @@ func (h *halves[T]) round() {
 }
 
 func (h *halves[T]) free() {
-	for i := range h.made {
-		h.made[i].Free()
-	}
-	for i := range h.tails {
-		h.tails[i].Free()
+	for _, f := range h.frees {
+		f()
 	}
 }
 

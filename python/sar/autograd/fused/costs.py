@@ -215,6 +215,12 @@ def product_first(in_features: int, out_features: int) -> bool:
     return in_features > out_features
 
 
+def holds_rows(results: int, width: int) -> bool:
+    """Whether the last layer holds rows of ``width`` that it could recompute. Its backward takes four times its results
+    in gradients. Where that is more than the rows, it is the busiest moment, and rows that are held come on top."""
+    return 4 * results <= width
+
+
 def offers_gradient(in_features: int, out_features: int) -> bool:
     """Whether backward, after a mean before the product, does better to send g, which is no wider than g W_neigh; then
     A x need not be saved."""

@@ -23,6 +23,7 @@ from torch.utils.weak import TensorWeakRef, WeakTensorKeyDictionary
 from sar._engine import columns as kernels
 from sar._engine.storage import computed_in
 
+from .costs import holds_rows
 from .dropout import Draws, Drop
 from .row_blocks import slices
 
@@ -170,8 +171,7 @@ def save(x: Tensor, results: int) -> tuple[Saved, Optional[Held]]:
     """What a layer has to save for rows that it needs again in backward: batch norm's input, if batch norm made them.
 
     :param x: ``[n, f]``, contiguous
-    :param results: columns of what the layer makes of them. Its gradients are four times as wide at the busiest moment
-        of its backward: if that is wider than x, the rows are recomputed even where they could be held
+    :param results: columns of what the layer makes of them
     """
     origin: Optional[_Origin] = _made.get(x)
     source = None if origin is None else origin.source()
@@ -182,7 +182,7 @@ def save(x: Tensor, results: int) -> tuple[Saved, Optional[Held]]:
     numbers = torch.tensor([kind, kernels.checksum(x.detach()), *origin.recipe._numbers()])
     saved = Saved(source, columns if origin.recipe.columns is None else origin.recipe.columns, numbers)
     held = Held(x)
-    if 4 * results > x.shape[1]:
+    if not holds_rows(results, x.shape[1]):
         held.take()
     return saved, held
 

@@ -302,10 +302,8 @@ class _SageMean(torch.autograd.Function):
         elif at_grad is not None and for_x:
             grad_x = multiply(at_grad, w_neigh)
             del at_grad
-        if grad_x is not None and grad_x.dtype == grad.dtype:
+        if grad_x is not None:
             add_product(grad_x[: grad.shape[0]], grad, w_self)
-        elif grad_x is not None:
-            grad_x[: grad.shape[0]] += multiply(grad, w_self)
         grad_bias = columns.totals(grad) if for_bias else None
         grads = zip((grad_x, grad_neigh, grad_self, grad_bias), ctx.dtypes)
         return None, *(g if g is None else g.to(d) for g, d in grads), None, None, None, None, None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import List, NamedTuple, Optional, Sequence, Set
 
-from sar.autograd.fused.costs import Cover, LayerCost
+from sar.autograd.fused.costs import Cover, LayerCost, holds_rows
 
 
 class Step(NamedTuple):
@@ -67,7 +67,7 @@ def training_step(
         if again:
             saves[i].add(i - 1)
             recomputing = i
-            if 4 * layer.result > layers[i - 1].result:  # sar.autograd.fused.recompute.save
+            if not holds_rows(layer.result, layers[i - 1].result):
                 saves[i].discard(i)
     last = len(layers)
     for i in range(begin, last):
