@@ -15,6 +15,7 @@ from net import HEADS, HIDDEN, WIDTHS, Block, Net, hidden
 MODELS = ("sage", *WIDTHS)
 WAYS = {
     "plain": "dgl.nn, as they are",
+    "prepared": "dgl.nn, after sar.prepare",
     "act": "dgl.nn, and BatchNormAct with reuse_input=True in place of batch norm and ReLU",
     "remat": "dgl.nn and BatchNormAct, hidden layers under sar.remat",
     "nn": "sar.nn and BatchNormAct, hidden layers under sar.remat",
@@ -23,6 +24,7 @@ WAYS = {
     "one_shot": "dgl.nn on all boundary rows at once",
     "pyg": "torch_geometric.nn on sar.pyg's edge index",
     "pyg_act": "the same, and BatchNormAct as in act",
+    "pyg_prepared": "the same, after sar.prepare",
     "as_pyg": "what torch_geometric.nn does, by DGL's functions",
 }
 

@@ -10,7 +10,8 @@ sar.estimate_memory says of the total beforehand.
     python bench/run.py [--model sage|gat|gat128] [--rounds 4] [--epochs 3] [--policies pool,compact]
                         [--rows 2:shm:metis,...,pyg | --modes | --less] [--dropout P] [--window MIB] [--name epoch]
 
-The way of a row (fourth word): plain, the default; act: sar.nn.BatchNormAct in place of batch norm, ReLU and dropout;
+The way of a row (fourth word): plain, the default; prepared: after sar.prepare, which keeps the mean of the features;
+act: sar.nn.BatchNormAct in place of batch norm, ReLU and dropout;
 remat and nn: sar.remat on dgl.nn and on sar.nn; efficient: sar.nn.GATConv with memory_efficient=True; sa and one_shot:
 modes that keep what forward fetched, and that hold all boundary rows at once. With --dropout, all sides drop that share
 of elements after every layer but the last.
@@ -27,7 +28,7 @@ from model import MODELS
 from net import HEADS, HIDDEN, WIDTHS
 from sar.cli.output import stage, table
 
-ROWS = "1:-:metis,2:shm:metis,2:tcp:metis,8:shm:metis,8:tcp:metis,8:shm:random,8:tcp:random,pyg"
+ROWS = "1:-:metis,1:-:metis:prepared,2:shm:metis,2:tcp:metis,8:shm:metis,8:tcp:metis,8:shm:random,8:tcp:random,pyg"
 MODES = "8:shm:random,8:shm:random:sa,8:shm:random:one_shot"
 LESS = "1:-:metis,1:-:metis:act,1:-:metis:remat,1:-:metis:nn"
 PEER_THREADS = 2

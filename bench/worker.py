@@ -168,7 +168,7 @@ def sar_training(path: str, model: str) -> tuple[Training, Memory, dict]:
     n_train = counts[1:].clone()
     sar.comm.all_reduce(counts, "max")
     sar.comm.all_reduce(n_train, "sum")
-    edges = sar.pyg.edge_index(graph) if way in ("pyg", "pyg_act") else None
+    edges = sar.pyg.edge_index(graph) if way in ("pyg", "pyg_act", "pyg_prepared") else None
     training = Training(
         model,
         "dgl" if edges is None else "pyg",
@@ -183,8 +183,8 @@ def sar_training(path: str, model: str) -> tuple[Training, Memory, dict]:
         sar.gather_grads,
         way,
     )
-    if edges is not None and hasattr(training.model, "model"):  # one of whole_models.py
-        sar.prepare(training.model, edges)
+    if way.endswith("prepared") or (edges is not None and hasattr(training.model, "model")):  # one of whole_models.py
+        sar.prepare(training.model, graph if edges is None else edges)
     return training, memory, structure
 
 

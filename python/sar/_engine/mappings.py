@@ -51,7 +51,7 @@ def in_turn(parts: Sequence[Tensor]) -> Iterator[Tensor]:
 
     :raises sar.FormatError: the file became shorter than the feature
     """
-    found = _map_of(parts[0])
+    found = map_of(parts[0])
     if found is None:
         yield from parts
         return
@@ -73,7 +73,7 @@ def in_turn(parts: Sequence[Tensor]) -> Iterator[Tensor]:
             yield part
 
 
-def _map_of(part: Tensor) -> Optional[Tuple[int, int]]:
+def map_of(part: Tensor) -> Optional[Tuple[int, int]]:
     """The map that a tensor lies in, and where its memory begins."""
     at = part.data_ptr()
     for handle, (begin, end) in list(_live.items()):  # another thread may let go of one

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import enum
 import functools
-from typing import Any, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -32,8 +32,12 @@ from sar.graph.manager import GraphShardManager
 from . import costs, gat_columns, low_memory
 from .deferred import computed
 from .eligibility import fits_alone, gat_unfit, note_choice
+from .prepared import constant_of
 from .recompute import Held, Saved, rows_of, save
-from .row_blocks import multiply, over_rows, products, slices, sums
+from .row_blocks import Factor, multiply, products, slices, sums
+
+if TYPE_CHECKING:
+    from .constant import Constant
 
 
 class Rounding(enum.Enum):
@@ -81,7 +85,7 @@ def convolve(
         return None
     relation, x, weight, bias = graph._relation(None), layer.feat_drop(feat), layer.fc.weight, layer.bias
     if not by_columns and not (low_memory.active() and dropout_p == 0):
-        out = attend(relation, x, weight, *vectors, slope, dropout_p)
+        out = attend(relation, x, weight, *vectors, slope, dropout_p, constant=constant_of(layer))
         return finish(layer, _with_bias(out, bias), merge)
     _, heads, each = layer.attn_l.shape
     step = costs.columns(x.shape[1], heads, each, merge) if by_columns else low_memory.columns(x.shape[1], len(weight))
@@ -108,6 +112,7 @@ def attend(
     slope: float,
     dropout_p: float,
     rounding: Rounding = Rounding.FOLDED,
+    constant: Optional[Constant] = None,
 ) -> Tensor:
     """Collective in forward and backward.
 
@@ -117,10 +122,12 @@ def attend(
     :param slope: of leaky_relu
     :param dropout_p: of the attention that is set to 0
     :param rounding: with ``FOLDED`` under autocast, sums are rounded to the type of products
+    :param constant: what is kept of the rows of earlier calls
     :returns: ``[n, heads, each]``, which backward needs as it is
     """
     x, dtype = x.contiguous(), product_dtype(x, weight)
-    ft, el, er = _Scores.apply(x, weight, attn_l, attn_r, rounding, save(x, len(weight)), dtype)
+    factor = None if constant is None else constant.sparse(x)
+    ft, el, er = _Scores.apply(x, weight, attn_l, attn_r, rounding, save(x, len(weight)), factor, dtype)
     if ft.requires_grad:
         recomputed.note(ft, functools.partial(_product, ft.grad_fn))
     factors = gat_columns.factors(el, er, slope, dropout_p, agreed_seed() if dropout_p > 0 else 0)
@@ -143,7 +150,7 @@ def _product(ctx: Any) -> Tensor:
     """W x, ``[n, heads, each]``, computed again. The gradients of PyG's scores need it too, so it stays until then."""
     x, weight, attn, ft = _read(ctx)
     if ft is None:
-        (ft,) = [multiply(x.to(weight.dtype), weight.t())] if ctx.needs_input_grad[0] else products(x, weight)
+        (ft,) = products(x, weight, factor=ctx.factor, at_once=ctx.needs_input_grad[0])
         ft = ft.view(len(x), *attn.shape[1:])
         if ctx.rounding is Rounding.PYG:
             ctx.read = x, weight, attn, ft
@@ -162,6 +169,7 @@ class _Scores(torch.autograd.Function):
         attn_r: Tensor,
         rounding: Rounding,
         saved: Tuple[Saved, Optional[Held]],
+        factor: Optional[Factor],
         dtype: torch.dtype,
     ) -> Tuple[Tensor, Tensor, Tensor]:
         for_x, for_w, for_l, for_r, *_ = ctx.needs_input_grad
@@ -172,7 +180,7 @@ class _Scores(torch.autograd.Function):
             rounding = Rounding.PYG
         weights = [weight] if rounding is Rounding.PYG else [gat_columns.folded(weight, attn), weight]
         # a constant x may lie in a file
-        *folded, ft = [multiply(x.to(dtype), w.t()) for w in weights] if for_x else products(x, *weights)
+        *folded, ft = products(x, *weights, factor=factor, at_once=for_x)
         ft = ft.view(shape)
         if folded:
             el, er = (s.contiguous().unsqueeze(-1) for s in folded[0].view(len(x), 2, attn.shape[1]).unbind(1))
@@ -183,7 +191,7 @@ class _Scores(torch.autograd.Function):
         rows_saved, ctx.held = saved
         ctx.save_for_backward(*rows_saved, weight, attn)
         ctx.set_materialize_grads(False)
-        ctx.read, ctx.rounding = None, rounding
+        ctx.read, ctx.rounding, ctx.factor = None, rounding, factor
         return ft, el, er
 
     @staticmethod
@@ -195,7 +203,7 @@ class _Scores(torch.autograd.Function):
         back = _back_as_pyg if ctx.rounding is Rounding.PYG else _back
         grad_x, grad_w, of_l, of_r = back(ctx, grad_ft, grad_el, grad_er)
         grad_x, grad_w = (g if g is None else g.to(d) for g, d in zip((grad_x, grad_w), ctx.dtypes))
-        return grad_x, grad_w, of_l if for_l else None, of_r if for_r else None, None, None, None
+        return grad_x, grad_w, of_l if for_l else None, of_r if for_r else None, None, None, None, None
 
 
 def _with_bias(out: Tensor, bias: Optional[Tensor]) -> Tensor:
@@ -237,7 +245,7 @@ def _back(ctx: Any, grad_ft: Optional[Tensor], grad_el: Optional[Tensor], grad_e
     of_scores = torch.cat([none if g is None else g for g in (grad_el, grad_er)], 1).flatten(1)
     grad_ft = None if grad_ft is None else grad_ft.flatten(1)
     factors = [of_scores, grad_ft] if for_w and grad_ft is not None else [of_scores]
-    of_folded, *of_ft = [over_rows(f, x) for f in factors] if for_x else sums(x, *factors)
+    of_folded, *of_ft = sums(x, *factors, factor=ctx.factor, at_once=for_x)
     del x  # before the gradient of it is made
     of_folded = of_folded.view(2, attn.shape[1], -1)
     grad_x = grad_w = None
@@ -270,7 +278,7 @@ def _back_as_pyg(
     if grad_ft is not None:
         grad_ft = grad_ft.flatten(1)
         if for_w:
-            grad_w = over_rows(grad_ft, x.to(grad_ft.dtype)) if for_x else sums(x, grad_ft)[0]
+            (grad_w,) = sums(x, grad_ft, factor=ctx.factor, at_once=for_x)
         del x
         grad_x = multiply(grad_ft, weight) if for_x else None
     return grad_x, grad_w, of_l, of_r

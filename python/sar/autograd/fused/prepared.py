@@ -6,7 +6,7 @@ import contextlib
 import copy
 import types
 from types import MappingProxyType
-from typing import Any, Callable, Dict, Iterator, Mapping, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Mapping, NamedTuple, Optional, Tuple
 
 from torch import nn
 
@@ -14,6 +14,9 @@ from sar.autograd.compile import compiling
 from sar.autograd.types import class_of
 
 from . import operation
+
+if TYPE_CHECKING:
+    from .constant import Constant
 
 FUSED = "fused"
 STEPS = "steps"
@@ -99,7 +102,7 @@ class Prepared(PreparedMethod):
         super().__init__(module, "forward", forward)
         self.choice = choice
         self.kept: Dict[str, Any] = {}
-        """What the function keeps from one call to the next."""
+        """What the function keeps from one call to the next; a copy of the module begins anew."""
         self.graph, self.features = graph, features
         self.number = operation.number(self)
 
@@ -129,6 +132,17 @@ def choice_of(module: Any) -> Optional[Choice]:
     """What all workers agreed on for a module; None where it is not prepared."""
     found = prepared(module)
     return None if found is None else found.choice
+
+
+def constant_of(module: Any) -> Optional[Constant]:
+    """What a prepared module that runs in one piece keeps of rows that it is given in every step; else None."""
+    found = prepared(module)
+    if found is None or found.choice.became != FUSED:
+        return None
+    from .constant import Constant  # which few scripts use
+
+    constant: Constant = found.kept.setdefault("constant", Constant())
+    return constant
 
 
 def forward_of_class(module: Any, *args: Any, **kwargs: Any) -> Any:

@@ -13,7 +13,7 @@ rounded once, as processors do that have it.
 from __future__ import annotations
 
 from functools import cache
-from typing import Callable, Iterator, List, Optional, Tuple
+from typing import Callable, Iterator, List, Optional, Protocol, Tuple
 
 import torch
 from torch import Tensor
@@ -126,9 +126,29 @@ def blocks(x: Tensor, made_by: Optional[Rows] = None) -> Iterator[Tuple[slice, T
     return zip(found, map(made_by, rows, (at.start for at in found)) if made_by else rows)
 
 
-def products(x: Tensor, *weights: Tensor, own: Optional[int] = None, made_by: Optional[Rows] = None) -> List[Tensor]:
+class Factor(Protocol):
+    """What stands for rows in products, and gives the same."""
+
+    def products(self, *weights: Tensor) -> List[Tensor]: ...
+
+    def sums(self, *factors: Tensor) -> List[Tensor]: ...
+
+
+def products(
+    x: Tensor,
+    *weights: Tensor,
+    own: Optional[int] = None,
+    made_by: Optional[Rows] = None,
+    factor: Optional[Factor] = None,
+    at_once: bool = False,
+) -> List[Tensor]:
     """``x W'`` for each W ``[o, i]``, in its dtype, in one pass over ``x`` ``[n, i]``. ``own``: the last one is of so
-    many rows; ``made_by``: what makes the rows that are multiplied, of rows of x."""
+    many rows; ``made_by``: what makes the rows that are multiplied, of rows of x; ``factor``: what stands for x;
+    ``at_once``: x, of which nothing is made, lies in memory, and each product is one."""
+    if factor is not None:
+        return factor.products(*weights)
+    if at_once:
+        return [multiply(x.to(w.dtype), w.t()) for w in weights]
     made = [w.new_empty(len(x), len(w)) for w in weights]
     if own is not None:
         made[-1] = made[-1].new_empty(own, len(weights[-1]))
@@ -140,10 +160,19 @@ def products(x: Tensor, *weights: Tensor, own: Optional[int] = None, made_by: Op
     return made
 
 
-def sums(x: Tensor, *factors: Tensor, made_by: Optional[Rows] = None) -> List[Tensor]:
+def sums(
+    x: Tensor,
+    *factors: Tensor,
+    made_by: Optional[Rows] = None,
+    factor: Optional[Factor] = None,
+    at_once: bool = False,
+) -> List[Tensor]:
     """``f' x``, ``[o, i]``, for each f ``[m, o]``, in one pass over the first m rows of ``x`` ``[n, i]``. Of factors of
-    bfloat16 it is in float32.
-    ``made_by`` as for :func:`products`."""
+    bfloat16 it is in float32, but for ``at_once``. ``made_by``, ``factor`` and ``at_once`` as for :func:`products`."""
+    if factor is not None:
+        return factor.sums(*factors)
+    if at_once:
+        return [over_rows(f, x[: len(f)].to(f.dtype)) for f in factors]
     made: List[Tensor] = []
     for at, rows in blocks(x, made_by):
         rows = rows.to(factors[0].dtype)

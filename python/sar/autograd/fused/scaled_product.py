@@ -29,7 +29,7 @@ Rows that batch norm made are recomputed instead of saved (:mod:`.recompute`).
 
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -47,8 +47,12 @@ from . import low_memory
 from .costs import offers_gradient, product_first
 from .deferred import DeferredTensor, computed
 from .eligibility import fits_alone, note_choice, sage_unfit
+from .prepared import constant_of
 from .recompute import Held, Saved, rows_of, save
-from .row_blocks import Rows, add_product, affine, multiply, over_rows, products, sums
+from .row_blocks import Factor, Rows, add_product, affine, multiply, over_rows, products, sums
+
+if TYPE_CHECKING:
+    from .constant import Constant
 
 _LEFT = {"both": -0.5, "left": -1.0}
 _RIGHT = {"both": -0.5, "right": -1.0}
@@ -64,11 +68,15 @@ def sage_conv(graph: Any, layer: Any, feat: Any, edge_weight: Any, aggregator: s
     fused = fused and fits_alone(graph, feat, layer.fc_self) and fits_alone(graph, feat, layer.fc_neigh)
     if plain and low_memory.active():
         fused = low_memory.all_fit(fused)
-    if not note_choice(layer, graph, fused):
-        return None
     own, neigh = layer.fc_self, layer.fc_neigh
-    first = product_first(neigh.in_features, neigh.out_features)
-    out = sage_mean(graph._relation(None), layer.feat_drop(feat), neigh.weight, own.weight, own.bias, first)
+    first = plain and product_first(neigh.in_features, neigh.out_features)
+    constant = constant_of(layer) if plain and isinstance(graph, GraphShardManager) else None
+    if not note_choice(layer, graph, fused):
+        if constant is not None and not first:
+            constant.missed()
+        return None
+    x, relation = layer.feat_drop(feat), graph._relation(None)
+    out = sage_mean(relation, x, neigh.weight, own.weight, own.bias, first, constant)
     if layer.activation is not None:
         out = layer.activation(out)
     return out if layer.norm is None else layer.norm(out)
@@ -114,7 +122,13 @@ def _factors(degrees: Tensor, x: Tensor, power: Optional[float]) -> Optional[Ten
 
 @uncompiled
 def normalized_sum(
-    relation: Relation, x: Tensor, weight: Tensor, bias: Optional[Tensor], left: Tensor, right: Tensor
+    relation: Relation,
+    x: Tensor,
+    weight: Tensor,
+    bias: Optional[Tensor],
+    left: Tensor,
+    right: Tensor,
+    constant: Optional[Constant] = None,
 ) -> Tensor:
     """PyG's GCNConv. Collective in forward and backward.
 
@@ -124,29 +138,48 @@ def normalized_sum(
     :param bias: ``[o]``
     :param left: ``[num_src]``, constant
     :param right: ``[num_dst]``, constant
+    :param constant: what is kept of the rows of earlier calls, on all workers or on none. Sums of those that are no
+        wider than the result come before the product, so that they can be kept
     :returns: ``[num_dst, o]``
     """
     unread = x._state.unread() if isinstance(x, DeferredTensor) else None
     if unread is None:
         x = computed(x).contiguous()
     source, made_by = (x, None) if unread is None else unread
-    u = _Product.apply(x, weight, save(source, len(weight)), made_by).mul_(left.unsqueeze(1))
+    factor = None if constant is None else constant.sparse(x)
+    if constant is not None and not product_first(x.shape[1], len(weight)):
+        of = relation, x.dtype, columns.checksum(left), columns.checksum(right)
+        total = constant.kept(of, lambda: _scaled_sum(relation, x, left, right))
+        if total is not None:
+            return nn.functional.linear(total, weight, bias)
+    u = _Product.apply(x, weight, save(source, len(weight)), made_by, factor).mul_(left.unsqueeze(1))
     out = aggregate(relation, "copy_u", "sum", u, None).mul_(right.unsqueeze(1))
     return out if bias is None else out.add_(bias)
 
 
+def _scaled_sum(relation: Relation, x: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """``right . A (left . x)``"""
+    return aggregate(relation, "copy_u", "sum", x * left.unsqueeze(1), None).mul_(right.unsqueeze(1))
+
+
 class _Product(torch.autograd.Function):
-    """``x W'``. ``saved``: of x, or of what ``made_by`` computes rows of x from."""
+    """``x W'``. ``saved``: of x, or of what ``made_by`` computes rows of x from; ``factor``: what stands for x."""
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, saved: Tuple[Saved, Optional[Held]], made_by: Optional[Rows]
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        saved: Tuple[Saved, Optional[Held]],
+        made_by: Optional[Rows],
+        factor: Optional[Factor],
     ) -> Tensor:
         rows_saved, ctx.held = saved
         ctx.save_for_backward(*rows_saved, weight)
-        ctx.made_by = made_by
+        ctx.made_by, ctx.factor = made_by, factor
         ctx.gradients = x._state.gradients if isinstance(x, DeferredTensor) else None
-        (out,) = products(rows_saved.source, weight, made_by=made_by) if made_by else [multiply(x, weight.t())]
+        rows = x if made_by is None else rows_saved.source
+        (out,) = products(rows, weight, made_by=made_by, factor=factor, at_once=made_by is None)
         return out
 
     @staticmethod
@@ -160,17 +193,23 @@ class _Product(torch.autograd.Function):
             (grad_weight,) = sums(saved.source, grad, made_by=ctx.made_by)
         elif for_weight:
             x = rows_of(saved, ctx.held)
-            grad_weight = over_rows(grad, x) if for_x else sums(x, grad)[0]
+            (grad_weight,) = sums(x, grad, factor=ctx.factor, at_once=for_x)
             del x  # before the gradient of it is made
         grad_x = multiply(grad, weight) if for_x else None
         if grad_x is not None and ctx.gradients is not None:
             grad_x = ctx.gradients.read(grad_x)
-        return grad_x, grad_weight, None, None
+        return grad_x, grad_weight, None, None, None
 
 
 @uncompiled
 def sage_mean(
-    relation: Relation, x: Tensor, w_neigh: Tensor, w_self: Tensor, bias: Optional[Tensor], first: bool
+    relation: Relation,
+    x: Tensor,
+    w_neigh: Tensor,
+    w_self: Tensor,
+    bias: Optional[Tensor],
+    first: bool,
+    constant: Optional[Constant] = None,
 ) -> Tensor:
     """Collective in forward and backward.
 
@@ -180,6 +219,7 @@ def sage_mean(
     :param bias: ``[o]``
     :param first: whether the product with ``w_neigh`` comes before the mean; the same on all workers. Rows that are
         sent before they are multiplied have the dtype of x, also under autocast
+    :param constant: what is kept of the rows of earlier calls, on all workers or on none
     :returns: ``[num_dst, o]``
     """
     _session.current().follow_config()
@@ -189,8 +229,12 @@ def sage_mean(
         return _by_columns(relation, "mean", x.contiguous(), w_neigh, w_self, bias, None, first)
     agreed = Agreed()
     x = x.contiguous()
-    saved = save(x, len(w_self))
-    out: Tensor = _SageMean.apply(anchor(), x, w_neigh, w_self, bias, relation, agreed, saved, first, dtype)
+    factor = mean = None
+    if constant is not None:
+        factor = constant.sparse(x)
+        mean = None if first else constant.kept((relation, dtype), lambda: _mean(relation, x, 0)[0].to(dtype))
+    known = _Known(save(x, len(w_self)), factor, mean)
+    out: Tensor = _SageMean.apply(anchor(), x, w_neigh, w_self, bias, relation, agreed, known, first, dtype)
     own = (x, w_neigh, w_self, bias)
     return out if agreed.bits or any(t is not None and t.requires_grad for t in own) else out.detach()
 
@@ -225,6 +269,28 @@ def _by_columns(
     return out
 
 
+class _Known(NamedTuple):
+    """What is known of the rows x of a SAGEConv before it computes.
+
+    :ivar factor: what stands for them in products, where they are constant
+    :ivar mean: of neighbours, where it was kept
+    """
+
+    saved: Tuple[Saved, Optional[Held]]
+    factor: Optional[Factor]
+    mean: Optional[Tensor]
+
+
+def _mean(relation: Relation, u: Tensor, need: int) -> Tuple[Tensor, int]:
+    """The mean of rows over neighbours, and what workers agreed on."""
+    mean = storage.empty((relation.num_dst, u.shape[1]), u.dtype)
+    return mean, memo.forward(relation, _spec(relation, u), need, u, None, mean)
+
+
+def _spec(relation: Relation, u: Tensor) -> abi.AggregateSpec:
+    return abi.AggregateSpec(relation.index, "copy_u", "mean", storage.travels_as(u))
+
+
 class _SageMean(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -236,7 +302,7 @@ class _SageMean(torch.autograd.Function):
         bias: Optional[Tensor],
         relation: Relation,
         agreed: Agreed,
-        saved: Tuple[Saved, Optional[Held]],
+        known: _Known,
         first: bool,
         dtype: torch.dtype,
     ) -> Tensor:
@@ -246,29 +312,33 @@ class _SageMean(torch.autograd.Function):
         constant = not grads[1]  # then it may lie in a file
         w_neigh, w_self = w_neigh.to(dtype), w_self.to(dtype)
         bias = None if bias is None else bias.to(dtype)
-        u, of_own = x, None
+        u, of_own, mean, bits = x, None, known.mean, 0
         if first and constant:
-            u, of_own = products(x, w_neigh, w_self, own=rows)
+            u, of_own = products(x, w_neigh, w_self, own=rows, factor=known.factor)
         elif first:
             u = multiply(x.to(dtype), w_neigh.t())
-        spec = abi.AggregateSpec(relation.index, "copy_u", "mean", storage.travels_as(u))
         need = abi.GRAD_U if grads[0] and (grads[1] or (first and grads[2])) else 0
         need |= abi.FUSED if not first and offers_gradient(in_features, out_features) else 0
-        mean = storage.empty((rows, u.shape[1]), u.dtype)
-        bits = memo.forward(relation, spec, need, u, None, mean)
+        if mean is None:
+            mean, bits = _mean(relation, u, need)
         ctx.operation = schedule.last()
         agreed.bits = bits & abi.GRAD_U
-        own, mean = x[:rows].to(dtype), mean.to(dtype)
+        mean = mean.to(dtype)
         if first:
-            out = add_product(mean, own, w_self.t()) if of_own is None else of_own.add_(mean)
+            out = add_product(mean, x[:rows].to(dtype), w_self.t()) if of_own is None else of_own.add_(mean)
             if bias is not None:
                 out.add_(bias)
         else:
-            out = add_product(affine(own, w_self.t(), bias), mean, w_neigh.t())
+            if known.factor is None:
+                out = affine(x[:rows].to(dtype), w_self.t(), bias)
+            else:
+                (out,) = known.factor.products(w_self)
+                out = out if bias is None else out.add_(bias)
+            add_product(out, mean, w_neigh.t())
         narrow = not first and not (agreed.bits and bits & abi.FUSED)
-        rows_saved, ctx.held = saved
+        rows_saved, ctx.held = known.saved
         ctx.save_for_backward(*rows_saved, w_neigh, w_self, mean if narrow else None)
-        ctx.relation, ctx.spec, ctx.agreed = relation, spec, bits
+        ctx.relation, ctx.spec, ctx.agreed, ctx.factor = relation, _spec(relation, u), bits, known.factor
         return out
 
     @staticmethod
@@ -289,7 +359,7 @@ class _SageMean(torch.autograd.Function):
             x = rows_of(saved, ctx.held)
             factors = [at_grad] if for_neigh and at_grad is not None else []
             factors += [grad] if for_self else []
-            found = [over_rows(f, x[: len(f)].to(f.dtype)) for f in factors] if for_x else sums(x, *factors)
+            found = sums(x, *factors, factor=ctx.factor, at_once=for_x)
             grad_self = found.pop() if for_self else None
             grad_neigh = found.pop() if found else None
             del x

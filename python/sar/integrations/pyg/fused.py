@@ -32,6 +32,7 @@ from sar.autograd.fused.deferred import DeferredTensor, computed
 from sar.autograd.fused.eligibility import all_fit, as_made, changed, disturbed, note_choice
 from sar.autograd.fused.gat import Rounding, attend
 from sar.autograd.fused.linear import computed_again
+from sar.autograd.fused.prepared import constant_of
 from sar.autograd.fused.scaled_product import normalized_sum, sage_mean
 from sar.graph.edge_index.index import SplitEdgeIndex
 from sar.graph.edge_index.refusals import check_readers
@@ -56,10 +57,13 @@ def sage_conv(original: Any, layer: Any, x: Any, edge_index: Any, size: Any = No
     first = plain and product_is_narrower(layer)
     if first:
         fits = all_fit(layer, fits)
+    constant = constant_of(layer) if plain else None
     if not note_choice(layer, edge_index.graph, fits):
+        if constant is not None and not first:
+            constant.missed()
         return original(layer, x, edge_index, size)
     lin = layer.lin_l
-    out = sage_mean(edge_index.edges.relation, x, lin.weight, layer.lin_r.weight, lin.bias, first)
+    out = sage_mean(edge_index.edges.relation, x, lin.weight, layer.lin_r.weight, lin.bias, first, constant)
     return nn.functional.normalize(out, p=2.0, dim=-1) if layer.normalize else out
 
 
@@ -86,10 +90,13 @@ def gcn_conv(original: Any, layer: Any, x: Any, edge_index: Any, edge_weight: Op
     plain = plain and product_dtype(x, layer.lin.weight) != torch.bfloat16
     if plain and _gcn_unfit(layer) is None and _fits(layer.lin, x, edge_index):
         norm = _norm(layer, x, edge_index)
+    constant = constant_of(layer) if plain else None
     if not note_choice(layer, edge_index.graph, norm is not None) or norm is None:
+        if constant is not None and not product_first(layer.in_channels, layer.out_channels):
+            constant.missed()
         return original(layer, computed(x), edge_index, edge_weight)
     edges, left, right = norm
-    return normalized_sum(edges.relation, x, layer.lin.weight, layer.bias, left, right)
+    return normalized_sum(edges.relation, x, layer.lin.weight, layer.bias, left, right, constant)
 
 
 def _gcn_unfit(layer: Any) -> Optional[str]:
@@ -152,7 +159,8 @@ def gat_conv(
         edges = edges.without_loops().with_loops(any_order=True)
     dropout_p = layer.dropout if layer.training else 0.0
     relation, vectors = edges.relation, (layer.att_src, layer.att_dst)
-    out = attend(relation, x, layer.lin.weight, *vectors, layer.negative_slope, dropout_p, Rounding.PYG)
+    weight, slope, constant = layer.lin.weight, layer.negative_slope, constant_of(layer)
+    out = attend(relation, x, weight, *vectors, slope, dropout_p, Rounding.PYG, constant)
     out = out.flatten(1) if layer.concat else out.mean(1)
     return out if layer.bias is None else out + layer.bias
 
