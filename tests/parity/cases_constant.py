@@ -57,7 +57,7 @@ def step(layer: Any, x: torch.Tensor, graph: Any, name: str, inference: bool, ag
             return layer(*given).numpy().copy(), None
     out = checkpoint(layer, *given, use_reentrant=False) if again else layer(*given)
     out.square().sum().backward()
-    return out.detach().numpy().copy(), layer
+    return (out.detach().float() if out.dtype == torch.bfloat16 else out.detach()).numpy().copy(), layer
 
 
 def trained(part: dict[str, Any], x: np.ndarray, name: str, how: str, changes: bool, misses: bool) -> dict[str, Any]:
@@ -93,6 +93,21 @@ def trained(part: dict[str, Any], x: np.ndarray, name: str, how: str, changes: b
         kept.append(constant is not None and constant._kept is not None)
         few.append(constant is not None and constant._sparse is not None)
     return {"outputs": outputs, "grads": grads, "sent": sent, "kept": kept, "few": few}
+
+
+def under_autocast(part: dict[str, Any], x: np.ndarray, name: str) -> list[list[np.ndarray]]:
+    """The result and the gradients of each of three steps in bfloat16, which change no parameter: nothing is kept in
+    the first one."""
+    graph = graph_index(part) if name.startswith("pyg") else build(part)
+    rows_given = torch.from_numpy(x).float()
+    layer = sar.prepare(made(name, x.shape[1]).float(), graph)
+    found = []
+    for _ in range(3):
+        with torch.autocast("cpu", torch.bfloat16):
+            out, _ = step(layer, rows_given, graph, name, inference=False)
+        sar.gather_grads(layer)
+        found.append([out, *(p.grad.numpy().copy() for p in layer.parameters())])
+    return found
 
 
 def alone(graph: Any, x: np.ndarray, after: np.ndarray, name: str) -> dict[str, Any]:

@@ -84,3 +84,16 @@ def test_a_worker_that_runs_steps(workers: Workers, name: str) -> None:
 def test_layers_that_are_computed_again(workers: Workers, name: str, bag: bool) -> None:
     """In backward of the first step as well, when nothing was kept in forward."""
     check(workers, "random", name, bag, how="again")
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("bag", [False, True])
+def test_bfloat16(workers: Workers, name: str, bag: bool) -> None:
+    """Under autocast: within what bfloat16 rounds, of a first step in which nothing is kept."""
+    graph = make("random", workers.world, seed=93)
+    x = cases_constant.rows(graph.num_nodes, bag)
+    for first, *others in workers.run(cases_constant.under_autocast, graph.shares(x=x), name=name):
+        for found in others:
+            for value, true in zip(found, first, strict=True):
+                assert value.shape == true.shape and value.dtype == true.dtype
+                assert not true.size or np.abs(value - true).max() <= 2**-7 * np.abs(true).max()
