@@ -29,7 +29,7 @@ from .data.partition_book import CanonicalEtype
 from .distributed.agreement import all_or_none, said_by_all
 from .errors import ScheduleError
 from .graph.manager import GraphShardManager
-from .nn import GATConv, SAGEConv, convert, dropout
+from .nn import GATConv, GraphConv, SAGEConv, convert, dropout
 from .units import size
 
 if TYPE_CHECKING:
@@ -209,6 +209,8 @@ def _of_sar(module: nn.Module) -> Optional[Plan]:
         why = disturbed() or sage_unfit(module, module.aggregator_type)
     elif type(module) is GATConv:
         why = disturbed() or gat_unfit(module)
+    elif type(module) is GraphConv:
+        why = disturbed() or ("it has no weight" if module.weight is None else None)
     else:
         layer = home.startswith("sar.nn.") and type(module).__name__.endswith("Conv")
         return Plan(STEPS, "the layer's own, whose sums over edges run in the engine") if layer else None

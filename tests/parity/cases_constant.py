@@ -26,6 +26,8 @@ INFERENCE = 1
 
 LAYERS = {
     "sage": lambda width: dgl.nn.SAGEConv(width, 9, "mean"),
+    "gcn": lambda width: dgl.nn.GraphConv(width, 9, allow_zero_in_degree=True),
+    "gcn_left": lambda width: dgl.nn.GraphConv(width, 9, norm="left", bias=False, allow_zero_in_degree=True),
     "gat": lambda width: dgl.nn.GATConv(width, 3, 2, allow_zero_in_degree=True),
     "pyg_sage": lambda width: torch_geometric.nn.SAGEConv(width, 9),
     "pyg_gcn": lambda width: torch_geometric.nn.GCNConv(width, 9),

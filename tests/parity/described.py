@@ -67,6 +67,8 @@ def written(workers: Workers) -> tuple[str, str]:
 
 
 if __name__ == "__main__":
+    from tests.parity import described  # whose functions the workers find
+
     pool = Pool()
-    PAGE.write_text(written(Workers(pool, 2, "shm"))[1])
+    PAGE.write_text(described.written(Workers(pool, 2, "shm"))[1])
     pool.stop()

@@ -49,7 +49,7 @@ def test_prepared_is_plain(few: Workers, library: str, name: str, dtype: str) ->
             assert [became[path] for path in ("norm", "pool")] == ["over all nodes"] * 2
         assert found["shown"].splitlines()[0].split() == ["module", "class", "became", "why", "sends", "saves"]
         layers = [one for one in found["choices"] if one[1].endswith("Conv")]
-        fused = name == "sage" or name == "gat" or (library, name) == ("pyg", "gcn") or name == "pooled"
+        fused = name in ("sage", "gat", "gcn", "pooled")
         assert {one[2] for one in layers} == {"fused" if fused else "steps"}
         assert all(one[4] == 0 if few.world == 1 else one[4] >= 0 for one in layers)
 

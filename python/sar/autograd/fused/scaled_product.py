@@ -29,7 +29,7 @@ Rows that batch norm made are recomputed instead of saved (:mod:`.recompute`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -46,7 +46,7 @@ from sar.graph.manager import GraphShardManager
 from . import low_memory
 from .costs import offers_gradient, product_first
 from .deferred import DeferredTensor, computed
-from .eligibility import fits_alone, note_choice, sage_unfit
+from .eligibility import disturbed, fits_alone, note_choice, sage_unfit
 from .prepared import constant_of
 from .recompute import Held, Saved, rows_of, save
 from .row_blocks import Factor, Rows, add_product, affine, multiply, over_rows, products, sums
@@ -68,13 +68,14 @@ def sage_conv(graph: Any, layer: Any, feat: Any, edge_weight: Any, aggregator: s
     fused = fused and fits_alone(graph, feat, layer.fc_self) and fits_alone(graph, feat, layer.fc_neigh)
     if plain and low_memory.active():
         fused = low_memory.all_fit(fused)
-    own, neigh = layer.fc_self, layer.fc_neigh
-    first = plain and product_first(neigh.in_features, neigh.out_features)
     constant = constant_of(layer) if plain and isinstance(graph, GraphShardManager) else None
+    neigh = layer.fc_neigh
+    first = product_first(getattr(neigh, "in_features", 0), getattr(neigh, "out_features", 0))
     if not note_choice(layer, graph, fused):
         if constant is not None and not first:
             constant.missed()
         return None
+    own = layer.fc_self
     x, relation = layer.feat_drop(feat), graph._relation(None)
     out = sage_mean(relation, x, neigh.weight, own.weight, own.bias, first, constant)
     if layer.activation is not None:
@@ -84,16 +85,18 @@ def sage_conv(graph: Any, layer: Any, feat: Any, edge_weight: Any, aggregator: s
 
 @uncompiled
 def graph_conv(graph: Any, layer: Any, feat: Any, norm: str) -> Optional[Tensor]:
-    """The result of a GraphConv, of DGL or of ``sar.nn``, that was given no weights, for inference in little memory;
-    None where it has to take its own steps. Collective.
+    """The result of a GraphConv, of DGL or of ``sar.nn``, that was given no weights, where it is prepared to run in one
+    piece, or in little memory; None where it has to take its own steps. Collective.
 
     :param norm: ``"both"``, ``"left"``, ``"right"`` or ``"none"``
     """
-    if not low_memory.active() or not isinstance(graph, GraphShardManager):
+    lean, constant = low_memory.active(), constant_of(layer)
+    if not (lean or constant) or not isinstance(graph, GraphShardManager):
         return None
     x, weight = computed(feat), layer.weight
     fits = (
         weight is not None
+        and disturbed() is None
         and len(graph._relations) == 1
         and graph.src_is_tgt
         and type(x) is Tensor
@@ -101,19 +104,30 @@ def graph_conv(graph: Any, layer: Any, feat: Any, norm: str) -> Optional[Tensor]
         and product_dtype(x, weight) in (torch.float32, torch.float64)
         and x.shape == (graph.num_src_nodes(), weight.shape[0])
     )
-    if not low_memory.all_fit(fits):
+    if not (low_memory.all_fit(fits) if lean else note_choice(layer, graph, fits)):
+        if constant and not lean and not product_first(*weight.shape):
+            constant.missed()
         return None
     _session.current().follow_config()
-    left = _factors(graph.out_degrees(), x, _LEFT.get(norm))
-    first = product_first(*weight.shape)
-    out = _by_columns(graph._relation(None), "sum", x.contiguous(), weight.t(), None, None, left, first)
-    right = _factors(graph.in_degrees(), x, _RIGHT.get(norm))
-    if right is not None:
-        out.mul_(right)
-    if layer.bias is not None:
-        out += layer.bias
+    x, relation, first = x.contiguous(), graph._relation(None), product_first(*weight.shape)
+
+    def factors() -> Factors:
+        left = _factors(graph.out_degrees(), x, _LEFT.get(norm))
+        return left, _factors(graph.in_degrees(), x, _RIGHT.get(norm))
+
+    if lean:
+        left, right = factors()
+        out = _by_columns(relation, "sum", x, weight.t(), None, None, left, first)
+        out = out if right is None else out.mul_(right)
+        out = out if layer.bias is None else out.add_(layer.bias)
+    else:
+        out = normalized_sum(relation, x, weight.t(), layer.bias, factors, (norm,), constant, first)
     activation = getattr(layer, "_activation", None) or getattr(layer, "activation", None)
     return out if activation is None else activation(out)
+
+
+Factors = Tuple[Optional[Tensor], Optional[Tensor]]
+"""Of sources ``[num_src, 1]`` and of destinations ``[num_dst, 1]``; None: all are 1."""
 
 
 def _factors(degrees: Tensor, x: Tensor, power: Optional[float]) -> Optional[Tensor]:
@@ -126,20 +140,22 @@ def normalized_sum(
     x: Tensor,
     weight: Tensor,
     bias: Optional[Tensor],
-    left: Tensor,
-    right: Tensor,
+    factors: Callable[[], Factors],
+    of: Tuple[Any, ...],
     constant: Optional[Constant] = None,
+    first: bool = True,
 ) -> Tensor:
-    """PyG's GCNConv. Collective in forward and backward.
+    """PyG's GCNConv, and GraphConv. Collective in forward and backward.
 
     :param x: ``[num_src, i]``, which may be deferred. If nobody has read it, it is computed in blocks of rows, in both
         passes, and never exists as a whole
     :param weight: ``[o, i]``
     :param bias: ``[o]``
-    :param left: ``[num_src]``, constant
-    :param right: ``[num_dst]``, constant
+    :param factors: gives the factors of sources and destinations, which are constant
+    :param of: what they depend on
     :param constant: what is kept of the rows of earlier calls, on all workers or on none. Sums of those that are no
         wider than the result come before the product, so that they can be kept
+    :param first: whether the product comes before the sum where nothing is kept
     :returns: ``[num_dst, o]``
     """
     unread = x._state.unread() if isinstance(x, DeferredTensor) else None
@@ -147,19 +163,23 @@ def normalized_sum(
         x = computed(x).contiguous()
     source, made_by = (x, None) if unread is None else unread
     factor = None if constant is None else constant.sparse(x)
+    total = None
     if constant is not None and not product_first(x.shape[1], len(weight)):
-        of = relation, x.dtype, columns.checksum(left), columns.checksum(right)
-        total = constant.kept(of, lambda: _scaled_sum(relation, x, left, right))
-        if total is not None:
-            return nn.functional.linear(total, weight, bias)
-    u = _Product.apply(x, weight, save(source, len(weight)), made_by, factor).mul_(left.unsqueeze(1))
-    out = aggregate(relation, "copy_u", "sum", u, None).mul_(right.unsqueeze(1))
+        total = constant.kept((relation, x.dtype, *of), lambda: _sum(relation, x, *factors()))
+    if total is None and not first:
+        total = _sum(relation, x, *factors())
+    if total is not None:
+        return nn.functional.linear(total, weight, bias)
+    out = _sum(relation, _Product.apply(x, weight, save(source, len(weight)), made_by, factor), *factors(), own=True)
     return out if bias is None else out.add_(bias)
 
 
-def _scaled_sum(relation: Relation, x: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    """``right . A (left . x)``"""
-    return aggregate(relation, "copy_u", "sum", x * left.unsqueeze(1), None).mul_(right.unsqueeze(1))
+def _sum(relation: Relation, u: Tensor, left: Optional[Tensor], right: Optional[Tensor], own: bool = False) -> Tensor:
+    """``right . A (left . u)``; ``own``: nobody else has u, which is changed in place."""
+    if left is not None:
+        u = u.mul_(left) if own else u * left
+    out = aggregate(relation, "copy_u", "sum", u, None)
+    return out if right is None else out.mul_(right)
 
 
 class _Product(torch.autograd.Function):

@@ -25,6 +25,7 @@ from torch_geometric.nn import (
 from torch_geometric.nn.conv import gcn_conv as gcn
 from torch_geometric.nn.dense.linear import Linear
 
+from sar._engine.columns import checksum
 from sar.autograd.autocast import product_dtype
 from sar.autograd.fused import low_memory
 from sar.autograd.fused.costs import product_first
@@ -96,7 +97,8 @@ def gcn_conv(original: Any, layer: Any, x: Any, edge_index: Any, edge_weight: Op
             constant.missed()
         return original(layer, computed(x), edge_index, edge_weight)
     edges, left, right = norm
-    return normalized_sum(edges.relation, x, layer.lin.weight, layer.bias, left, right, constant)
+    factors, of = (left.unsqueeze(1), right.unsqueeze(1)), (checksum(left), checksum(right))
+    return normalized_sum(edges.relation, x, layer.lin.weight, layer.bias, lambda: factors, of, constant)
 
 
 def _gcn_unfit(layer: Any) -> Optional[str]:

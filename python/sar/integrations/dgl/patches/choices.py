@@ -10,7 +10,7 @@ from torch import nn
 from sar.autograd.fused.eligibility import disturbed, sage_unfit
 from sar.autograd.fused.prepared import FUSED, NODES, REFUSED, STEPS, Plan, forward_of_class
 
-from .layers import gat_conv_unfit, layers_with_graph
+from .layers import gat_conv_unfit, graph_conv, layers_with_graph
 
 _POOLS = ("SumPooling", "AvgPooling", "MaxPooling", "WeightAndSum", "GlobalAttentionPooling", "Set2Set")
 _REFUSED: Dict[str, str] = {
@@ -37,4 +37,6 @@ def plan(module: nn.Module) -> Optional[Plan]:
         why = disturbed() or sage_unfit(layer, layer._aggre_type)
     elif kind is dgl.nn.GATConv:
         why = disturbed() or gat_conv_unfit(layer)
+    elif type(module) is dgl.nn.GraphConv and layer.weight is not None and disturbed() is None:
+        return Plan(FUSED, "nothing looks at its steps", graph_conv)
     return Plan(FUSED if why is None else STEPS, why or "nothing looks at its steps", forward_of_class)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from sar.autograd.autocast import lowered
 from sar.autograd.compile import compiling as _compiling
-from sar.autograd.fused import gat, scaled_product
+from sar.autograd.fused import gat, low_memory, scaled_product
 from sar.autograd.fused.eligibility import changed, gat_unfit
 from sar.autograd.fused.prepared import instead_of_forward
 from sar.autograd.types import class_of
@@ -159,12 +159,15 @@ def by_columns(model: torch.nn.Module) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for layer in model.modules():
             if class_of(layer) is dgl.nn.GraphConv and "forward" not in vars(layer):
-                stack.enter_context(instead_of_forward(layer, functools.partial(_graph_conv, layer)))
+                stack.enter_context(instead_of_forward(layer, functools.partial(graph_conv, layer)))
         yield
 
 
-def _graph_conv(layer: Any, graph: Any, feat: Any, weight: Any = None, edge_weight: Any = None) -> Any:
-    out = scaled_product.graph_conv(graph, layer, feat, layer._norm) if weight is None and edge_weight is None else None
+def graph_conv(layer: Any, graph: Any, feat: Any, weight: Any = None, edge_weight: Any = None) -> Any:
+    """The forward of a GraphConv: in one piece where it is given no weights, and nodes have the in-edges they need."""
+    plain = weight is None and edge_weight is None and isinstance(graph, GraphShardManager)
+    plain = plain and (layer._allow_zero_in_degree or low_memory.active() or bool((graph.in_degrees() != 0).all()))
+    out = scaled_product.graph_conv(graph, layer, feat, layer._norm) if plain else None
     return dgl.nn.GraphConv.forward(layer, graph, feat, weight, edge_weight) if out is None else out
 
 
