@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from sar.autograd.fused.constant import Constant
+from sar.autograd.fused.deferred import DeferredTensor
 from tests.support.graphs import KINDS, Graph, close, make
 from tests.support.sessions import Workers
 
@@ -97,3 +99,17 @@ def test_bfloat16(workers: Workers, name: str, bag: bool) -> None:
             for value, true in zip(found, first, strict=True):
                 assert value.shape == true.shape and value.dtype == true.dtype
                 assert not true.size or np.abs(value - true).max() <= 2**-7 * np.abs(true).max()
+
+
+class _Doubled:
+    def apply(self, source: torch.Tensor) -> torch.Tensor:
+        return 2 * source
+
+
+def test_deferred_rows_are_not_read() -> None:
+    """They are computed some at a time, and never exist as a whole, unless something looks at them."""
+    rows = DeferredTensor(torch.ones(4, 3), _Doubled())
+    constant = Constant()
+    for _ in range(3):
+        assert constant.sparse(rows) is None
+    assert rows._state._values is None

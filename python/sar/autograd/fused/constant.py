@@ -53,13 +53,15 @@ class Constant:
         if _in_backward():
             self._again = there
             return self._sparse if there else None
+        if there and self._checksum is not None and self._sparse is None and (self._of is None or not self._asks):
+            return None  # nothing is kept that a change would make wrong
         checksum = columns.checksum(x) if there else None
         if checksum is None or self._checksum not in (None, checksum):
             self._checksum = self._sparse = None
         else:
             self._sparse = Sparse.of(x) if self._checksum is None else self._sparse
             self._checksum = checksum
-        self._memory, self._layout = StorageWeakRef(x.untyped_storage()), layout
+        self._memory, self._layout = None if layout is None else StorageWeakRef(x.untyped_storage()), layout
         self._again = layout is not None and (self._checksum is not None or not x.numel())
         return self._sparse
 

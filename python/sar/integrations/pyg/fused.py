@@ -97,7 +97,7 @@ def gcn_conv(original: Any, layer: Any, x: Any, edge_index: Any, edge_weight: Op
             constant.missed()
         return original(layer, computed(x), edge_index, edge_weight)
     edges, left, right = norm
-    factors, of = (left.unsqueeze(1), right.unsqueeze(1)), (checksum(left), checksum(right))
+    factors, of = (left.unsqueeze(1), right.unsqueeze(1)), () if constant is None else (checksum(left), checksum(right))
     return normalized_sum(edges.relation, x, layer.lin.weight, layer.bias, lambda: factors, of, constant)
 
 
