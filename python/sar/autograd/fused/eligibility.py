@@ -106,8 +106,8 @@ def gat_unfit(layer: Any) -> Optional[str]:
     return why if same else "its parameters differ in dtype"
 
 
-def fits_alone(graph: Any, x: Any, fc: Any) -> bool:
-    """Whether a linear map, on rows of a full graph, takes them as they are."""
+def fits_alone(graph: Any, x: Any, weight: Tensor, width: int) -> bool:
+    """Whether a linear map of rows of that width, on those of a full graph, takes them as they are."""
     return (
         disturbed() is None
         and isinstance(graph, GraphShardManager)
@@ -117,8 +117,8 @@ def fits_alone(graph: Any, x: Any, fc: Any) -> bool:
         and x.layout == torch.strided
         and x.dim() == 2
         and x.shape[0] == graph._relation(None).num_src
-        and product_dtype(x, fc.weight) is not None
-        and x.shape[1] == fc.in_features
+        and product_dtype(x, weight) is not None
+        and x.shape[1] == width
     )
 
 

@@ -72,7 +72,7 @@ def convolve(
     of such names that a user gave to DGL's are the user's."""
     feat, vectors = computed(feat), (layer.attn_l, layer.attn_r)
     plain = edge_weight is None and not get_attention and layer.res_fc is None
-    fused = plain and gat_unfit(layer) is None and fits_alone(graph, feat, layer.fc)
+    fused = plain and gat_unfit(layer) is None and fits_alone(graph, feat, layer.fc.weight, layer.fc.in_features)
     by_columns, needs = memory_efficient and isinstance(graph, GraphShardManager), False
     if by_columns:
         tensors = feat, layer.fc.weight, *vectors, layer.bias

@@ -46,7 +46,7 @@ from sar.graph.manager import GraphShardManager
 from . import low_memory
 from .costs import offers_gradient, product_first
 from .deferred import DeferredTensor, computed
-from .eligibility import disturbed, fits_alone, note_choice, sage_unfit
+from .eligibility import fits_alone, note_choice, sage_unfit
 from .prepared import constant_of
 from .recompute import Held, Saved, rows_of, save
 from .row_blocks import Factor, Rows, add_product, affine, multiply, over_rows, products, sums
@@ -65,7 +65,7 @@ def sage_conv(graph: Any, layer: Any, feat: Any, edge_weight: Any, aggregator: s
     feat = computed(feat)
     plain = aggregator == "mean" and edge_weight is None
     fused = plain and sage_unfit(layer, aggregator) is None
-    fused = fused and fits_alone(graph, feat, layer.fc_self) and fits_alone(graph, feat, layer.fc_neigh)
+    fused = fused and all(fits_alone(graph, feat, fc.weight, fc.in_features) for fc in (layer.fc_self, layer.fc_neigh))
     if plain and low_memory.active():
         fused = low_memory.all_fit(fused)
     constant = constant_of(layer) if plain and isinstance(graph, GraphShardManager) else None
@@ -94,16 +94,8 @@ def graph_conv(graph: Any, layer: Any, feat: Any, norm: str) -> Optional[Tensor]
     if not (lean or constant) or not isinstance(graph, GraphShardManager):
         return None
     x, weight = computed(feat), layer.weight
-    fits = (
-        weight is not None
-        and disturbed() is None
-        and len(graph._relations) == 1
-        and graph.src_is_tgt
-        and type(x) is Tensor
-        and x.dim() == 2
-        and product_dtype(x, weight) in (torch.float32, torch.float64)
-        and x.shape == (graph.num_src_nodes(), weight.shape[0])
-    )
+    fits = weight is not None and fits_alone(graph, x, weight, len(weight))
+    fits = fits and product_dtype(x, weight) != torch.bfloat16  # scaled rows would be rounded before they travel
     if not (low_memory.all_fit(fits) if lean else note_choice(layer, graph, fits)):
         if constant and not lean and not product_first(*weight.shape):
             constant.missed()
