@@ -12,7 +12,7 @@ import torch
 import sar
 from sar import function as fn
 from sar.autograd import expression as ex
-from sar.autograd.fused import gat_columns
+from sar.autograd.fused import gat_columns, linear
 from sar.graph.readout import graph_reduce
 from tests.parity import cases_layers, cases_pyg
 from tests.parity.cases_expression import Program, written
@@ -136,9 +136,9 @@ def layers(
     found: List[Any] = []
     for name, own, of_own in zip(names, rows, grads):
         try:
-            with counted(gat_columns._Attend) as pieces:
+            with counted(gat_columns._Attend) as pieces, counted(linear._Linear) as products:
                 found.append(run_layer(library, name, mode, graph, own, of_own))
-            found[-1]["by columns"] = len(pieces)
+            found[-1].update({"by columns": len(pieces), "products": len(products)})
         except (RuntimeError, TypeError, ValueError) as error:
             found.append(f"{type(error).__name__}: {error}")
     return found

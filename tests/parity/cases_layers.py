@@ -161,6 +161,7 @@ FEW: dict[str, Spec] = {
         f"graph_{n}_weights": Spec(_conv("GraphConv", IN, WIDE, n, allow_zero_in_degree=True), (X, W), ("edge_weight",))
         for n in NORMS
     },
+    "graph_widening": Spec(_conv("GraphConv", IN, WIDE, allow_zero_in_degree=True), (X,)),
     "gin_sum": Spec(lambda home: home.GINConv(nn.Linear(IN, 4), "sum", learn_eps=True), (X,)),
     "gin_mean": Spec(lambda home: home.GINConv(nn.Linear(IN, 4), "mean"), (X,)),
     "gin_sum_weights": Spec(_conv("GINConv", None, "sum"), (X, W), ("edge_weight",)),

@@ -30,8 +30,14 @@ def computed_again(module: nn.Module) -> ContextManager[None]:
 
 
 def _linear(module: Any, x: Tensor) -> Tensor:
+    return linear(x, module.weight, module.bias)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
+    """``F.linear`` of two dimensions, by :mod:`.row_blocks`. Its result is computed again in backward, if expressions
+    read it; nobody may change it."""
     product = _Product()
-    out: Tensor = _Linear.apply(*map(lowered, (x, module.weight, module.bias)), product)
+    out: Tensor = _Linear.apply(*map(lowered, (x, weight, bias)), product)
     if out.requires_grad:
         recomputed.note(out, product.again)
     return out

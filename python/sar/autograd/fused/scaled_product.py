@@ -47,6 +47,7 @@ from . import low_memory
 from .costs import offers_gradient, product_first
 from .deferred import DeferredTensor, computed
 from .eligibility import fits_alone, note_choice, sage_unfit
+from .linear import linear
 from .prepared import constant_of
 from .recompute import Held, Saved, rows_of, save
 from .row_blocks import Factor, Rows, add_product, affine, multiply, over_rows, products, sums
@@ -94,10 +95,11 @@ def graph_conv(graph: Any, layer: Any, feat: Any, norm: str) -> Optional[Tensor]
     if not (lean or constant) or not isinstance(graph, GraphShardManager):
         return None
     x, weight = computed(feat), layer.weight
+    half = weight is not None and isinstance(x, Tensor) and product_dtype(x, weight) == torch.bfloat16
     fits = weight is not None and fits_alone(graph, x, weight, len(weight))
-    fits = fits and product_dtype(x, weight) != torch.bfloat16  # scaled rows would be rounded before they travel
+    fits = fits and not (lean and half)  # sums over blocks of columns would be rounded after each block
     if not (low_memory.all_fit(fits) if lean else note_choice(layer, graph, fits)):
-        if constant and not lean and not product_first(*weight.shape):
+        if constant and not (lean or half or product_first(*weight.shape)):
             constant.missed()
         return None
     _session.current().follow_config()
@@ -107,7 +109,9 @@ def graph_conv(graph: Any, layer: Any, feat: Any, norm: str) -> Optional[Tensor]
         left = _factors(graph.out_degrees(), x, _LEFT.get(norm))
         return left, _factors(graph.in_degrees(), x, _RIGHT.get(norm))
 
-    if lean:
+    if half:
+        out = _rounded(relation, x, weight.t(), layer.bias, factors(), first)
+    elif lean:
         left, right = factors()
         out = _by_columns(relation, "sum", x, weight.t(), None, None, left, first)
         out = out if right is None else out.mul_(right)
@@ -124,6 +128,19 @@ Factors = Tuple[Optional[Tensor], Optional[Tensor]]
 
 def _factors(degrees: Tensor, x: Tensor, power: Optional[float]) -> Optional[Tensor]:
     return None if power is None else degrees.to(x.dtype).clamp(min=1).pow(power).unsqueeze(-1)
+
+
+def _rounded(
+    relation: Relation, x: Tensor, weight: Tensor, bias: Optional[Tensor], factors: Factors, first: bool
+) -> Tensor:
+    """A GraphConv by its own steps, which round where DGL's do; products alone are ours."""
+    left, right = factors
+    out = x if left is None else x * left
+    out = linear(out, weight) if first else out
+    out = aggregate(relation, "copy_u", "sum", out, None)
+    out = out if first else linear(out, weight)
+    out = out if right is None else out * right
+    return out if bias is None else out + bias
 
 
 @uncompiled

@@ -87,15 +87,17 @@ def gcn_conv(original: Any, layer: Any, x: Any, edge_index: Any, edge_weight: Op
         x = computed(x)
     norm = None
     plain = edge_weight is None and type(layer) is GCNConv and _is_plain(edge_index)
+    fits = plain and _gcn_unfit(layer) is None and _fits(layer.lin, x, edge_index)
     # rows of bfloat16 are not scaled before they travel, which would round them
-    plain = plain and product_dtype(x, layer.lin.weight) != torch.bfloat16
-    if plain and _gcn_unfit(layer) is None and _fits(layer.lin, x, edge_index):
+    half = plain and product_dtype(x, layer.lin.weight) == torch.bfloat16
+    if fits and not half:
         norm = _norm(layer, x, edge_index)
-    constant = constant_of(layer) if plain else None
+    constant = constant_of(layer) if plain and not half else None
     if not note_choice(layer, edge_index.graph, norm is not None) or norm is None:
         if constant is not None and not product_first(layer.in_channels, layer.out_channels):
             constant.missed()
-        return original(layer, computed(x), edge_index, edge_weight)
+        with computed_again(layer.lin) if fits and half else nullcontext():
+            return original(layer, computed(x), edge_index, edge_weight)
     edges, left, right = norm
     factors, of = (left.unsqueeze(1), right.unsqueeze(1)), () if constant is None else (checksum(left), checksum(right))
     return normalized_sum(edges.relation, x, layer.lin.weight, layer.bias, lambda: factors, of, constant)
