@@ -53,6 +53,7 @@ PLACES = {name: number for number, names in enumerate(LAYERS) for name in names}
 # what takes long and not every training needs: imported by the functions that use it
 LATE = (
     "sar.autograd.fused.constant",
+    "sar.autograd.fused.graph_conv",
     "sar.autograd.fused.widths",
     "sar.checkpoints.random_state",
     "sar.data.ingest.make",

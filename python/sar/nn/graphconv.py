@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Callable, Optional
 import torch
 from torch import Tensor, nn
 
-from sar.autograd.fused.scaled_product import graph_conv
-
 from ._propagate import Features, Graph, as_pair, degree_scale, propagate, refuse_zero_in_degree
 
 
@@ -74,6 +72,8 @@ class GraphConv(nn.Module):
         if not self.allow_zero_in_degree:
             refuse_zero_in_degree(graph, self)
         if weight is None and edge_weight is None:
+            from sar.autograd.fused.graph_conv import graph_conv
+
             found = graph_conv(graph, self, feat, self.norm)
             if found is not None:
                 return found

@@ -47,17 +47,12 @@ from . import low_memory
 from .costs import offers_gradient, product_first
 from .deferred import DeferredTensor, computed
 from .eligibility import fits_alone, note_choice, sage_unfit
-from .linear import linear
 from .prepared import constant_of
 from .recompute import Held, Saved, rows_of, save
 from .row_blocks import Factor, Rows, add_product, affine, multiply, over_rows, products, sums
 
 if TYPE_CHECKING:
     from .constant import Constant
-
-_LEFT = {"both": -0.5, "left": -1.0}
-_RIGHT = {"both": -0.5, "right": -1.0}
-"""Powers of degrees, by the normalization of GraphConv."""
 
 
 @uncompiled
@@ -84,63 +79,8 @@ def sage_conv(graph: Any, layer: Any, feat: Any, edge_weight: Any, aggregator: s
     return out if layer.norm is None else layer.norm(out)
 
 
-@uncompiled
-def graph_conv(graph: Any, layer: Any, feat: Any, norm: str) -> Optional[Tensor]:
-    """The result of a GraphConv, of DGL or of ``sar.nn``, that was given no weights, where it is prepared to run in one
-    piece, or in little memory; None where it has to take its own steps. Collective.
-
-    :param norm: ``"both"``, ``"left"``, ``"right"`` or ``"none"``
-    """
-    lean, constant = low_memory.active(), constant_of(layer)
-    if not (lean or constant) or not isinstance(graph, GraphShardManager):
-        return None
-    x, weight = computed(feat), layer.weight
-    half = weight is not None and isinstance(x, Tensor) and product_dtype(x, weight) == torch.bfloat16
-    fits = weight is not None and fits_alone(graph, x, weight, len(weight))
-    fits = fits and not (lean and half)  # sums over blocks of columns would be rounded after each block
-    if not (low_memory.all_fit(fits) if lean else note_choice(layer, graph, fits)):
-        if constant and not (lean or half or product_first(*weight.shape)):
-            constant.missed()
-        return None
-    _session.current().follow_config()
-    x, relation, first = x.contiguous(), graph._relation(None), product_first(*weight.shape)
-
-    def factors() -> Factors:
-        left = _factors(graph.out_degrees(), x, _LEFT.get(norm))
-        return left, _factors(graph.in_degrees(), x, _RIGHT.get(norm))
-
-    if half:
-        out = _rounded(relation, x, weight.t(), layer.bias, factors(), first)
-    elif lean:
-        left, right = factors()
-        out = _by_columns(relation, "sum", x, weight.t(), None, None, left, first)
-        out = out if right is None else out.mul_(right)
-        out = out if layer.bias is None else out.add_(layer.bias)
-    else:
-        out = normalized_sum(relation, x, weight.t(), layer.bias, factors, (norm,), constant, first)
-    activation = getattr(layer, "_activation", None) or getattr(layer, "activation", None)
-    return out if activation is None else activation(out)
-
-
 Factors = Tuple[Optional[Tensor], Optional[Tensor]]
 """Of sources ``[num_src, 1]`` and of destinations ``[num_dst, 1]``; None: all are 1."""
-
-
-def _factors(degrees: Tensor, x: Tensor, power: Optional[float]) -> Optional[Tensor]:
-    return None if power is None else degrees.to(x.dtype).clamp(min=1).pow(power).unsqueeze(-1)
-
-
-def _rounded(
-    relation: Relation, x: Tensor, weight: Tensor, bias: Optional[Tensor], factors: Factors, first: bool
-) -> Tensor:
-    """A GraphConv by its own steps, which round where DGL's do; products alone are ours."""
-    left, right = factors
-    out = x if left is None else x * left
-    out = linear(out, weight) if first else out
-    out = aggregate(relation, "copy_u", "sum", out, None)
-    out = out if first else linear(out, weight)
-    out = out if right is None else out * right
-    return out if bias is None else out + bias
 
 
 @uncompiled
@@ -255,7 +195,7 @@ def sage_mean(
     dtype = product_dtype(x, w_neigh)
     # sums over blocks of columns would be rounded after each block
     if low_memory.active() and dtype != torch.bfloat16:
-        return _by_columns(relation, "mean", x.contiguous(), w_neigh, w_self, bias, None, first)
+        return sum_by_columns(relation, "mean", x.contiguous(), w_neigh, w_self, bias, None, first)
     agreed = Agreed()
     x = x.contiguous()
     factor = mean = None
@@ -268,7 +208,7 @@ def sage_mean(
     return out if agreed.bits or any(t is not None and t.requires_grad for t in own) else out.detach()
 
 
-def _by_columns(
+def sum_by_columns(
     relation: Relation,
     reduce: str,
     x: Tensor,

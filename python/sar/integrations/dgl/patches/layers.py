@@ -20,6 +20,7 @@ from sar.autograd.autocast import lowered
 from sar.autograd.compile import compiling as _compiling
 from sar.autograd.fused import gat, low_memory, scaled_product
 from sar.autograd.fused.eligibility import changed, gat_unfit
+from sar.autograd.fused.graph_conv import graph_conv as in_one_piece
 from sar.autograd.fused.prepared import instead_of_forward
 from sar.autograd.types import class_of
 from sar.distributed.agreement import anywhere, largest_of_all
@@ -167,7 +168,7 @@ def graph_conv(layer: Any, graph: Any, feat: Any, weight: Any = None, edge_weigh
     """The forward of a GraphConv: in one piece where it is given no weights, and nodes have the in-edges they need."""
     plain = weight is None and edge_weight is None and isinstance(graph, GraphShardManager)
     plain = plain and (layer._allow_zero_in_degree or low_memory.active() or bool((graph.in_degrees() != 0).all()))
-    out = scaled_product.graph_conv(graph, layer, feat, layer._norm) if plain else None
+    out = in_one_piece(graph, layer, feat, layer._norm) if plain else None
     return dgl.nn.GraphConv.forward(layer, graph, feat, weight, edge_weight) if out is None else out
 
 
