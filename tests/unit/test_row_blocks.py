@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sar.autograd.fused import row_blocks
+from sar.autograd import recomputed
+from sar.autograd.fused import linear, row_blocks
 
 HALF = torch.bfloat16
 
@@ -48,3 +49,12 @@ def test_factors_of_different_types_are_refused(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(row_blocks, "multiplies_bfloat16", lambda: False)
     with pytest.raises(RuntimeError, match="dtype"):
         row_blocks.multiply(torch.randn(4, 3).to(HALF), torch.randn(3, 2))
+
+
+def test_results_that_others_see_are_saved() -> None:
+    """They may be changed where torch does not count it (``h.data``), so backward must not compute them again."""
+    x, layer = torch.randn(4, 3), torch.nn.Linear(3, 2)
+    seen = linear.linear(x, layer.weight, layer.bias)
+    assert recomputed.values_of(seen) is None
+    with linear.computed_again(layer):
+        assert recomputed.values_of(layer(x)) is not None

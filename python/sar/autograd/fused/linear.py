@@ -1,4 +1,5 @@
-"""Linear maps whose result is computed again in backward where an expression read it, instead of saved by that.
+"""Linear maps multiplied by :mod:`.row_blocks`, and such whose result is computed again in backward where an expression
+read it, instead of saved by that.
 
 The rows that are multiplied are saved in any case, for the gradient of the weight.
 """
@@ -30,14 +31,8 @@ def computed_again(module: nn.Module) -> ContextManager[None]:
 
 
 def _linear(module: Any, x: Tensor) -> Tensor:
-    return linear(x, module.weight, module.bias)
-
-
-def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
-    """``F.linear`` of two dimensions, by :mod:`.row_blocks`. Its result is computed again in backward, if expressions
-    read it; nobody may change it."""
     product = _Product()
-    out: Tensor = _Linear.apply(*map(lowered, (x, weight, bias)), product)
+    out = linear(x, module.weight, module.bias, product)
     if out.requires_grad:
         recomputed.note(out, product.again)
     return out
@@ -58,6 +53,12 @@ class _Product:
         return out
 
 
+def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None, product: Optional[_Product] = None) -> Tensor:
+    """``F.linear`` of two dimensions, multiplied by :mod:`.row_blocks`. ``product`` can compute it again."""
+    out: Tensor = _Linear.apply(*map(lowered, (x, weight, bias)), product or _Product())
+    return out
+
+
 class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Optional[Tensor], product: _Product) -> Tensor:
@@ -66,7 +67,7 @@ class _Linear(torch.autograd.Function):
         return affine(x, weight.t(), bias)
 
     @staticmethod
-    @differentiable_once("a linear map before attention")
+    @differentiable_once("a linear map in front of messages")
     def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
         x, weight, _ = ctx.saved_tensors if ctx.kept is None else ctx.kept
         ctx.kept = None
